@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from imagenet_operator.api import ImageNetJob, elastic_workers
+from imagenet_operator.api import ImageNetJob, elastic_workers, queue
 from imagenet_operator.api.base import Manifest, copied
 from imagenet_operator.manifests import labels, names, pod, protection, strategies
 from imagenet_operator.manifests.identity import training_hash
@@ -36,6 +36,15 @@ def build(
     job = _sized(job, workers)
     roles = strategies.of_job(job).members(job, attempt, settings)
     pods = [pod for role in roles for pod in _pods(job, attempt, role, settings)]
+    if queued := queue.labels_of(job.metadata.labels):
+        for item in pods:
+            # A group that has failed once is never admitted again, so each attempt has its own.
+            group = {queue.GROUP: names.service(job.metadata.name, attempt)}
+            item["metadata"]["labels"] |= queued | group
+            item["metadata"]["annotations"] |= {
+                queue.GROUP_SIZE: str(len(pods)),
+                queue.RETRIABLE: "false",
+            }
     return [*shared(job, attempt, len(pods), settings), *pods]
 
 

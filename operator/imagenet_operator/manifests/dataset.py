@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, queue
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.dataset import Preprocessing, Validation
 from imagenet_operator.api.dataset_status import DatasetStatus
@@ -167,7 +167,7 @@ def _preparation_job(
         "metadata": {
             "name": names.preparation_job(name, role),
             "namespace": job.metadata.namespace,
-            "labels": labels.of_child(name, role),
+            "labels": labels.of_child(name, role) | queue.labels_of(job.metadata.labels),
             "ownerReferences": [labels.owner(job)],
         },
         "spec": spec,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from imagenet_operator.api import strategies
+from imagenet_operator.api import queue, strategies
 from imagenet_operator.api.templates import pod_validation, security_floor
 from imagenet_operator.api.templates.conflicts import (
     Owned,
@@ -58,6 +58,8 @@ _SPEC = {
     "schedulingGates": Owned("the operator holds back whole attempts"),
 }
 _PROGRAM = "the operator runs its own program; extraArgs adds options"
+_QUEUED = "the operator makes each attempt a group of its own in the queue of the job"
+_LABEL_THE_JOB = f"remove it, and write the label {queue.NAME} in metadata.labels of the job"
 _MAIN = {
     "terminationMessagePath": Owned("programs report through it"),
     "terminationMessagePolicy": Owned("programs report through it"),
@@ -114,6 +116,10 @@ def _metadata(metadata: Any, path: str) -> Iterator[Problem]:
             if _OWNED_LABELS.fullmatch(key):
                 yield conflict(f"{path}.labels[{key}]", "the operator selects its pods by it")
     yield from security_floor.of_annotations(metadata.get("annotations"), f"{path}.annotations")
+    for field in ("labels", "annotations"):
+        keys = metadata.get(field)
+        for key in sorted(queue.OWNED.intersection(keys if isinstance(keys, dict) else ())):
+            yield conflict(f"{path}.{field}[{key}]", _QUEUED, _LABEL_THE_JOB)
 
 
 def _spec(spec: Any, path: str, own_program: OwnProgram) -> Iterator[Problem]:

@@ -27,6 +27,9 @@ ALLOWED = {
     "labels and annotations": {
         "metadata": {"labels": {"team": "vision"}, "annotations": {"example.com/a": "b"}}
     },
+    "a topology of Kueue": {
+        "metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}
+    },
     "placement": {
         "spec": {
             "nodeSelector": {"pool": "gpu"},
@@ -87,6 +90,15 @@ CONFLICTS = {
     "metadata.ownerReferences": {"metadata": {"ownerReferences": []}},
     "metadata.finalizers": {"metadata": {"finalizers": ["example.com/never"]}},
     "metadata.labels": {"metadata": {"labels": None}},
+    "metadata.labels[kueue.x-k8s.io/queue-name]": {
+        "metadata": {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}
+    },
+    "metadata.labels[kueue.x-k8s.io/pod-group-name]": {
+        "metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "digits"}}
+    },
+    "metadata.annotations[kueue.x-k8s.io/pod-group-total-count]": {
+        "metadata": {"annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"}}
+    },
     "metadata.labels.$patch": {"metadata": {"labels": {"$patch": "replace"}}},
     "metadata.labels[app.kubernetes.io/managed-by]": {
         "metadata": {"labels": {"app.kubernetes.io/managed-by": "me"}}
