@@ -36,6 +36,7 @@ ConditionType = Literal[
 ]
 Phase = Literal[
     "Created",
+    "Queued",
     "Preparing",
     "Starting",
     "Running",

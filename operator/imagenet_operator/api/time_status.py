@@ -14,7 +14,7 @@ from imagenet_operator.api.fields import COUNT_MAXIMUM, Fraction, Time
 Spent = Annotated[float, Ge(0), Unit("seconds")]
 
 JobPhase = Literal[
-    "queueing", "fetching", "preparing", "suspended", "pulling", "training", "restarting"
+    "queued", "queueing", "fetching", "preparing", "suspended", "pulling", "training", "restarting"
 ]
 
 
@@ -54,6 +54,9 @@ class WorkerSeconds(Model):
 
 class JobSeconds(WorkerSeconds):
     """Seconds of a job by phase, over all attempts."""
+
+    queued: Spent | None = None
+    """Wait for quota in a queue of Kueue."""
 
     queueing: Spent | None = None
     """Wait for claims, and for nodes for all members of an attempt."""

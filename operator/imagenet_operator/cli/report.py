@@ -167,7 +167,7 @@ def text(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-_OPERATOR_FIRST = ("queueing", "fetching", "preparing", "suspended", "pulling")
+_OPERATOR_FIRST = ("queued", "queueing", "fetching", "preparing", "suspended", "pulling")
 _ORDER = (*_OPERATOR_FIRST, *(name for name in PHASES if name not in _OPERATOR_FIRST))
 """Phases in the order of a job."""
 

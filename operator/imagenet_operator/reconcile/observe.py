@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, queue
 from imagenet_operator.api.names import ATTEMPT_DIGITS
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
@@ -284,6 +284,7 @@ def _preparation_job(
             (_termination_message(pod) for pod in pods if _phase(pod) is Phase.SUCCEEDED), None
         ),
         suspended=bool(spec.get("suspend")),
+        queued=queue.NAME in _labels(item),
         terminating=_is_leaving(item),
         stranded=bool(stranded),
         held=held,
@@ -392,6 +393,7 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         reason=storage.EXCEEDED if storage.is_exceeded(status) else reason,
         message=_termination_message(pod, job) or status.get("message") or waiting.get("message"),
         disrupted=_disruption(pod),
+        evicted=_eviction(pod),
         terminating=terminating,
         cut_short=_is_cut_short(pod, time_of(terminated.get("finishedAt"))),
         out_of_reach=out_of_reach,
@@ -422,6 +424,12 @@ def _is_cut_short(pod: Manifest, finished_at: datetime | None) -> bool:
         deleted_at = time_of(metadata["deletionTimestamp"])
         requests.append(None if deleted_at is None else deleted_at - grace_period)
     return any(time is None or finished_at is None or finished_at >= time for time in requests)
+
+
+def _eviction(pod: Manifest) -> str | None:
+    """Why Kueue ends a pod: the message of the condition that it sets before it deletes the pod."""
+    target = _conditions(pod).get(queue.EVICTED)
+    return None if target is None else str(target.get("message") or target.get("reason") or "")
 
 
 def _disruption(pod: Manifest) -> str | None:

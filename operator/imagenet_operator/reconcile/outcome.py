@@ -262,7 +262,7 @@ def _charge(context: ReconcileContext, end: End) -> timedelta | None:
         since = context.status.start_failures_since or context.now
         context.update(start_failures_since=since)
         return _wait_to_start(context)
-    if end.charge is Charge.GROWTH:
+    if end.charge in (Charge.GROWTH, Charge.QUEUE):
         context.record_event(end.reason, message)
         return timedelta()
     if end.charge is Charge.WITHDRAWAL:

@@ -79,12 +79,15 @@ def prepare(context: ReconcileContext) -> None:
     """Take the next step of the preparation."""
     suspended = context.job.spec.run_policy.suspend
     former = context.status.preparation or Clock()
-    # Until the operator is upgraded, only what exists runs.
-    is_held = context.unsupported and not any(job.active for job in context.observed.jobs.values())
-    keep_time = clock.stop if suspended or is_held else clock.run
-    context.update(preparation=keep_time(former, context.now))
+    # Until the operator is upgraded, only what exists runs; in a queue, nothing does.
+    jobs = context.observed.jobs.values()
+    is_held = context.unsupported or any(job.waits_in_queue for job in jobs)
+    is_stopped = suspended or (is_held and not any(job.active for job in jobs))
+    context.update(preparation=(clock.stop if is_stopped else clock.run)(former, context.now))
     if suspended or not context.unsupported:
-        context.patch(suspend.patches(context.observed.jobs.values(), suspended))
+        context.patch(suspend.patches(jobs, suspended))
+    if suspended:
+        context.delete(suspend.withdrawn(jobs))
     if context.unsupported or _have_claims(context):
         _run_next_step(context)
     if not context.holds("DatasetReady") and not context.holds("Failed"):

@@ -42,6 +42,8 @@ def publish(context: ReconcileContext) -> None:
         _explain(context)
     if job is not None and not context.unsupported:
         context.patch(suspend.patches([job], suspended))
+        if suspended:
+            context.delete(suspend.withdrawn([job]))
 
 
 def is_under_way(job: ImageNetJob, observed: Observed) -> bool:

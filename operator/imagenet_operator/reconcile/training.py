@@ -136,7 +136,9 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
         "expects_result": training.expects_result
         or any(pod.leaves_result for pod in seen.values()),
     }
-    if training.schedulable_time is None and not gang.is_held_back(seen):
+    if gang.is_held_by_another(seen.values()):
+        changes["schedulable_time"] = None
+    elif training.schedulable_time is None and not gang.is_held_back(seen):
         changes["schedulable_time"] = now
     if training.bound_time is None and gang.is_bound(recorded, seen):
         changes["bound_time"] = now

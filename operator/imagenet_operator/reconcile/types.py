@@ -15,6 +15,7 @@ from typing import Any
 
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import Problem
+from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile.waiting_objects import ObjectEvent, Refusal, WaitingObject
 
 Manifest = dict[str, Any]
@@ -163,6 +164,9 @@ class Charge(StrEnum):
     GROWTH = "growth"
     """Not charged: the next attempt has more workers."""
 
+    QUEUE = "queue"
+    """Not charged: Kueue has taken back the quota of the attempt."""
+
 
 @dataclass(frozen=True)
 class End:
@@ -189,6 +193,7 @@ class MemberPod:
         reason: Why it ended or waits: the pod's or the container's reason.
         message: The container's termination message or the pod's message, for people.
         disrupted: Why the cluster disrupted it (preemption, eviction, a lost node), if it did.
+        evicted: Why Kueue ends it, in Kueue's words; None if it does not.
         terminating: It has a deletionTimestamp.
         cut_short: Its program did not end before its eviction or deletion was requested, so an exit
             with 0 may be the answer to SIGTERM.
@@ -215,6 +220,7 @@ class MemberPod:
     reason: str | None = None
     message: str | None = None
     disrupted: str | None = None
+    evicted: str | None = None
     terminating: bool = False
     cut_short: bool = False
     out_of_reach: bool = False
@@ -226,6 +232,11 @@ class MemberPod:
     leaves_result: bool = False
     requests: Mapping[str, Fraction] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def foreign_gates(self) -> tuple[str, ...]:
+        """The gates of other controllers, such as a queue's."""
+        return tuple(name for name in self.gates if name != SCHEDULING_GATE)
 
     @property
     def reference(self) -> Reference:
@@ -299,6 +310,7 @@ class PreparationJob:
         failure: Why the Job's condition Failed is true, for people; None if it is not.
         message: The termination message of a pod that succeeded; None if no such pod is left.
         suspended: ``spec.suspend`` as written.
+        queued: It has a queue of Kueue, which alone suspends it and lets it go on.
         terminating: It has a deletionTimestamp.
         stranded: It waits for a pod that is terminating on a node that cannot be reached. A Job
             with a failure policy replaces no pod whose end is not known.
@@ -317,9 +329,15 @@ class PreparationJob:
     failure: str | None = None
     message: str | None = None
     suspended: bool = False
+    queued: bool = False
     terminating: bool = False
     stranded: bool = False
     held: tuple[HeldPod, ...] = ()
+
+    @property
+    def waits_in_queue(self) -> bool:
+        """Whether Kueue holds it back."""
+        return self.queued and self.suspended and not self.has_ended and not self.terminating
 
     @property
     def has_ended(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from imagenet_operator.api import Manifest
+from imagenet_operator.api import Manifest, queue
 from imagenet_operator.manifests import labels
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 
@@ -34,6 +34,9 @@ INITIALIZING: Final = "PodInitializing"
 _GATED: Final = "SchedulingGated"
 """The scheduler's reason of a pod with a gate; it stays until the scheduler handles the pod."""
 
+QUEUED: Final = "Queued"
+"""The reason of what a queue holds back."""
+
 _ORDINARY: Final = frozenset({None, CREATING, INITIALIZING})
 """Reasons of a container that is on its way."""
 
@@ -47,7 +50,7 @@ class WaitingObject:
         role: Its role in the job; pods of one role have one template.
         attempt: The attempt of a member; None for an object of the preparation.
         reason: A container's reason, the scheduler's, or one of this module.
-        message: The explanation of the kubelet or the scheduler.
+        message: The explanation of the kubelet or the scheduler, or the name of the queue.
         since: When it was created, was first not scheduled, got its node, or when its grace period
             ended; None if its gates are gone and the scheduler has not handled it since.
         node: The node of a pod, if it has one.
@@ -80,6 +83,8 @@ class Refusal:
 @dataclass(frozen=True)
 class ObjectEvent:
     """The Event that says most about a waiting object, or about a claim that it waits for.
+
+    Of what waits in a queue, it has the words of the queue, and the reason `QUEUED`.
 
     Attributes:
         reason: The Event's.
@@ -122,6 +127,9 @@ def _of_job(job: Manifest, pods: Sequence[Manifest]) -> list[WaitingObject]:
     """Return the waiting pods of a Job, or the Job if it has no pod."""
     if _has_finished(job) or "deletionTimestamp" in job["metadata"]:
         return []
+    if not pods and job["spec"].get("suspend") and queue.NAME in _labels(job):
+        since = time_of(job["metadata"].get("creationTimestamp"))
+        return [_object(job, None, QUEUED, _labels(job)[queue.NAME], since)]
     if not pods and not job["spec"].get("suspend"):
         return [
             _object(job, None, NO_PODS, since=time_of(job["metadata"].get("creationTimestamp")))
@@ -142,8 +150,12 @@ def _pod(
         return _object(pod, attempt, TERMINATING, since=since, beside_running=beside_running)
     if status.get("phase", "Pending") != "Pending":
         return None
-    if any(gate["name"] == SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()):
+    gates = {gate["name"] for gate in spec.get("schedulingGates") or ()}
+    if SCHEDULING_GATE in gates:
         return None
+    if gates & queue.GATES:
+        since = time_of(metadata.get("creationTimestamp"))
+        return _object(pod, attempt, QUEUED, _labels(pod).get(queue.NAME, ""), since)
     reason, message = _why_pending(pod)
     scheduled = _scheduled(pod)
     since = time_of(scheduled.get("lastTransitionTime") or metadata.get("creationTimestamp"))
@@ -208,7 +220,7 @@ def _object(
         kind=item["kind"],
         name=metadata["name"],
         uid=metadata["uid"],
-        role=(metadata.get("labels") or {}).get(labels.JOB_ROLE, ""),
+        role=_labels(item).get(labels.JOB_ROLE, ""),
         attempt=attempt,
         reason=reason,
         message=message,
@@ -234,6 +246,10 @@ def time_of(text: str | None) -> datetime | None:
     if text is None:
         return None
     return datetime.fromisoformat(text).astimezone(UTC).replace(microsecond=0)
+
+
+def _labels(item: Manifest) -> Mapping[str, str]:
+    return item["metadata"].get("labels") or {}
 
 
 def _is_running(pod: Manifest) -> bool:

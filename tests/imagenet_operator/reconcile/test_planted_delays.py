@@ -16,6 +16,7 @@ from imagenet_operator.reconcile.types import Decision
 from support.job_stories import is_running, make, names, play
 from support.job_table import FETCHED, manifest
 from support.simulated_cluster import SimulatedCluster
+from support.simulated_queue import QueuedCluster
 
 NO_ROOM = {"a": 0}
 SECONDS = 7
@@ -31,6 +32,11 @@ def with_job(step: str) -> SimulatedCluster:
 def with_pods() -> SimulatedCluster:
     """A job whose pods no node has room for."""
     return play(make(NO_ROOM), lambda found: bool(found.members()))
+
+
+def in_a_queue() -> SimulatedCluster:
+    """A job whose index Job is held by Kueue."""
+    return play(QueuedCluster(NO_ROOM), lambda found: found.status.phase == "Queued")
 
 
 def with_nodes() -> SimulatedCluster:
@@ -89,6 +95,7 @@ def added(cluster: SimulatedCluster, delay: Callable[[], None]) -> dict[str, flo
 
 
 JOB_DELAYS = {
+    "no quota": ("queued", in_a_queue),
     "nodes without room": ("queueing", with_pods),
     "slow fetch": ("fetching", lambda: with_job("fetch")),
     "slow index": ("preparing", lambda: with_job("index")),

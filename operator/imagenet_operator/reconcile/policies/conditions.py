@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from imagenet_operator.api.status import Condition, ConditionType, Phase, Status
+from imagenet_operator.reconcile.waiting_objects import QUEUED
 
 MESSAGE_MAXIMUM = 4096
 """Characters of a message that are kept: enough for a termination message."""
@@ -24,7 +25,9 @@ _PHASES: tuple[tuple[ConditionType, Phase], ...] = (
     ("Restarting", "Restarting"),
     ("DatasetReady", "Starting"),
 )
-"""The first condition that is True decides the phase."""
+"""The first condition that is True decides the phase, unless a queue holds the job back."""
+
+_GOES_ON: frozenset[Phase] = frozenset({"Restarting", "Starting"})
 
 
 def find(conditions: Sequence[Condition], kind: ConditionType) -> Condition | None:
@@ -45,10 +48,19 @@ def equal_without_numbers(message: str, former: str) -> bool:
 
 def phase(status: Status) -> Phase:
     """Return the phase that follows from the conditions and the preparation's clock."""
-    for kind, found in _PHASES:
-        if holds(status.conditions, kind):
-            return found
-    return "Created" if status.preparation is None else "Preparing"
+    found = next((name for kind, name in _PHASES if holds(status.conditions, kind)), None)
+    if found is not None and found not in _GOES_ON:
+        return found
+    if is_queued(status):
+        return "Queued"
+    return found or ("Created" if status.preparation is None else "Preparing")
+
+
+def is_queued(status: Status) -> bool:
+    """Whether a queue holds back the next step of a job: its preparation, or its attempt."""
+    kind: ConditionType = "Running" if holds(status.conditions, "DatasetReady") else "DatasetReady"
+    condition = find(status.conditions, kind)
+    return condition is not None and (condition.status, condition.reason) == ("False", QUEUED)
 
 
 def put(

@@ -7,6 +7,8 @@ block each other permanently.
 A job with `workers.minReplicas` waits for waitSeconds instead, and the next attempt has fewer
 workers (`elastic`).
 
+No time counts while another controller, such as a queue, holds a member back.
+
 Wait: a scheduling gate holds the pods back until all of them fit, and is then lifted for all at
 once. From then on the timeout holds too, because the fit is an estimate. Until then there is no
 timeout, and the condition Running names the member that has no room. An attempt that may have
@@ -19,7 +21,7 @@ node that cannot be reached.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -75,6 +77,11 @@ def lift_gates(seen: Mapping[str, MemberPod]) -> tuple[Patch, ...]:
 def is_held_back(seen: Mapping[str, MemberPod]) -> bool:
     """Whether the scheduler cannot place the whole attempt yet."""
     return any(member.gates for member in seen.values())
+
+
+def is_held_by_another(seen: Iterable[MemberPod]) -> bool:
+    """Whether another controller, such as a queue, holds a member back."""
+    return any(member.foreign_gates for member in seen)
 
 
 def is_bound(members: Sequence[MemberStatus], seen: Mapping[str, MemberPod]) -> bool:

@@ -4,17 +4,18 @@ No strategy survives a lost member: all others hang. So a member that fails or v
 attempt. So does a scheduler, server or rendezvous (a helper) that exits while a worker runs. In
 this order:
 
-1. A disruption (preemption, eviction, deletion, a vanished pod, a lost node) is not charged to the
+1. An eviction by Kueue, which takes back the quota of the attempt, is not charged to anybody.
+2. A disruption (preemption, eviction, deletion, a vanished pod, a lost node) is not charged to the
    job. It excuses the other members: their exit codes prove nothing about the program.
-2. A program that the container runtime cannot start is not charged, like other start errors.
-3. Exit codes 2 and 3 of our programs mean bad arguments, and a wrong input or path. Another attempt
+3. A program that the container runtime cannot start is not charged, like other start errors.
+4. Exit codes 2 and 3 of our programs mean bad arguments, and a wrong input or path. Another attempt
    would end in the same way, so the job fails without using backoffLimit. A user's own program may
    mean anything by them.
-4. Exit code 4 of our workers means that the output volume lacks room. The job waits for room: only
+5. Exit code 4 of our workers means that the output volume lacks room. The job waits for room: only
    the first attempt of a row is charged.
-5. An eviction for the pod's own use of local storage is charged, under a reason of its own.
-6. Any other failure is charged, and the job restarts.
-7. A helper that exited with 0 before the last worker gets a grace period: at the end of training
+6. An eviction for the pod's own use of local storage is charged, under a reason of its own.
+7. Any other failure is charged, and the job restarts.
+8. A helper that exited with 0 before the last worker gets a grace period: at the end of training
    all members exit together, and the exit of a worker may be observed last.
 
 A node may be out of reach for minutes before its pods are deleted. A failure or a hang of other
@@ -32,6 +33,9 @@ from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT, VOLUME
 from imagenet_operator.reconcile.policies import memory, start_errors, storage
 from imagenet_operator.reconcile.policies.members import TERMINAL
 from imagenet_operator.reconcile.types import Charge, End, MemberPod
+
+EVICTED: Final = "EvictedByKueue"
+"""The reason of an attempt whose quota Kueue has taken back."""
 
 FULL_VOLUME: Final = "VolumeFull"
 """The reason of an end for lack of room on the output volume."""
@@ -76,6 +80,10 @@ def verdict(
         now: The time.
         own_program: Whether the workers run a program of the user's own.
     """
+    for member in members:
+        pod = seen.get(member.name)
+        if pod is not None and pod.evicted is not None and member.phase != "Succeeded":
+            return End(EVICTED, f"evicted by Kueue: {pod.evicted}", Charge.QUEUE)
     for member in members:
         if (why := _disruption(member, seen.get(member.name))) is not None:
             return End(why, _disrupted(member, why), Charge.DISRUPTION)

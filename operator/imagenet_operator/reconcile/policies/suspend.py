@@ -8,18 +8,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from imagenet_operator.api.status import TrainingStatus
-from imagenet_operator.reconcile.types import Charge, End, Observed, Patch, PreparationJob
+from imagenet_operator.reconcile.types import (
+    Charge,
+    End,
+    Observed,
+    Patch,
+    PreparationJob,
+    Reference,
+)
 
 END = End("Suspended", "the job is suspended", Charge.SUSPENSION)
 """The end of an attempt of a suspended job."""
 
 
 def patches(jobs: Iterable[PreparationJob], suspended: bool) -> tuple[Patch, ...]:
-    """Return the patches that suspend or resume the Jobs that have not finished."""
+    """Return the patches that suspend or resume the Jobs that have not finished.
+
+    A Job in a queue of Kueue is Kueue's to suspend and resume.
+    """
     return tuple(
         Patch("Job", job.name, job.uid, {"spec": {"suspend": suspended}})
         for job in jobs
         if not job.finished and not job.terminating and job.suspended != suspended
+        if not job.queued
+    )
+
+
+def withdrawn(jobs: Iterable[PreparationJob]) -> tuple[Reference, ...]:
+    """Return the Jobs of a suspended job that have to be deleted, and are created again later.
+
+    Kueue would let a Job go on for which it has quota, whoever suspended it.
+    """
+    return tuple(
+        job.reference for job in jobs if job.queued and not job.finished and not job.terminating
     )
 
 

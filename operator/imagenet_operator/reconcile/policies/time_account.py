@@ -26,7 +26,13 @@ from imagenet_operator.api.time_status import (
     seconds_of,
     worker_seconds,
 )
-from imagenet_operator.reconcile.policies import conditions, elastic, figures, shared_dataset
+from imagenet_operator.reconcile.policies import (
+    conditions,
+    elastic,
+    figures,
+    restart,
+    shared_dataset,
+)
 from imagenet_operator.reconcile.sample import Sample
 
 FETCHING: Final = "Fetching"
@@ -35,7 +41,16 @@ FETCHING: Final = "Fetching"
 _HOLDS_GPUS: Final = ("pulling", "training")
 
 _REDUCIBLE: Final = (
-    *("unreported", "pulling", "queueing", "restarting", "preparing", "fetching", "suspended"),
+    *(
+        "unreported",
+        "pulling",
+        "queued",
+        "queueing",
+        "restarting",
+        "preparing",
+        "fetching",
+        "suspended",
+    ),
     *WORKER_PHASES,
 )
 """Phases from which time is taken that rank 0 claims beyond the wall time, in this order."""
@@ -107,6 +122,8 @@ def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:
     is_ending = job.spec.run_policy.suspend and (training is None or training.outcome is not None)
     if is_ending or conditions.holds(status.conditions, "Suspended"):
         return "suspended"
+    if conditions.is_queued(status):
+        return "queued"
     if training is None:
         if status.preparation is None or status.preparation.since is None:
             return "queueing"
@@ -117,6 +134,8 @@ def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:
     if training.outcome is not None:
         is_restart = conditions.holds(status.conditions, "Restarting")
         grows = training.outcome.reason == elastic.GROWING
+        if training.outcome.reason == restart.EVICTED:
+            return "queued"
         return "restarting" if is_restart or grows else "queueing"
     if training.bound_time is None:
         return "queueing"

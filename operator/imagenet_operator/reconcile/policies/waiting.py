@@ -23,6 +23,7 @@ from imagenet_operator.reconcile.waiting_objects import (
     INITIALIZING,
     NO_PODS,
     NOT_SCHEDULED,
+    QUEUED,
     TERMINATING,
     ObjectEvent,
     Refusal,
@@ -137,6 +138,7 @@ CAUSES: Final[Mapping[str, Cause]] = {
     "SchedulerError": Cause(
         "SchedulerError", "the scheduler failed", "check the pod's claims and the scheduler", SOON
     ),
+    QUEUED: Cause(QUEUED, "waiting in queue"),
     "SchedulingGated": Cause(
         "SchedulingGated", "a scheduling gate of another controller holds the pod", after=SOON
     ),
@@ -272,6 +274,10 @@ def find(
     # is likely to start last, so it is named for long.
     named = _named(former)
     example = next((item for item in alike if item.object.name == named), alike[-1])
+    if first.reason == QUEUED:
+        # A group has one workload, which was asked for with one of its pods.
+        example = next((item for item in alike if item.detail), example)
+        return Wait(QUEUED, _in_queue(example, former))
     message = _message(example, len(alike) - 1)
     if example.object.name == named:
         message = _steady(message, former, example)
@@ -302,12 +308,16 @@ def names_missing(message: str) -> bool:
 
 
 def needs_events(objects: Iterable[WaitingObject], now: datetime) -> list[WaitingObject]:
-    """Return the objects that wait for so long that their Events are worth a request."""
+    """Return the objects that wait for so long that their Events are worth a request.
+
+    A queue knows at once why it holds an object.
+    """
     return [
         item
         for item in objects
-        if item.reason in _SILENT or (item.claims and item.reason in _UNBOUND)
-        if item.since is not None and now >= item.since + EVENTS_AFTER
+        if item.reason in _SILENT | {QUEUED} or (item.claims and item.reason in _UNBOUND)
+        if item.since is not None
+        if item.reason == QUEUED or now >= item.since + EVENTS_AFTER
     ]
 
 
@@ -324,6 +334,8 @@ class _Blocked:
 def _blocked(item: WaitingObject, event: ObjectEvent | None, now: datetime) -> _Blocked | None:
     """Return an object with its cause; None while it has none."""
     name, detail = item.reason, _BACK_OFF.sub("", item.message)
+    if name == QUEUED:
+        detail = "" if event is None else event.message
     if event is not None and name in (CREATING, NO_PODS) and event.reason in EVENT_REASONS:
         is_missing = event.reason == "FailedMount" and names_missing(event.message)
         name = "MissingVolumeSource" if is_missing else event.reason
@@ -362,6 +374,18 @@ def _age_and_finalizers(item: WaitingObject, now: datetime) -> str:
     age = _AGES[bisect_right([limit for limit, _ in _AGES], seconds) - 1][1]
     held = f"; its finalizers are {', '.join(item.finalizers)}" if item.finalizers else ""
     return f"its grace period ended over {age} ago{held}"
+
+
+def _in_queue(example: _Blocked, former: str) -> str:
+    """Return the message of what a queue holds; the former one if only numbers would change."""
+    item = example.object
+    if item.kind == "Job":
+        words = f"Kueue holds the {item.role} Job"
+        words += f": {_cut(example.detail)}" if example.detail else f" in queue {item.message}"
+    else:
+        words = f"waiting in queue {item.message}"
+        words += f": {_cut(example.detail)}" if example.detail else ""
+    return former if equal_without_numbers(words, former) else words
 
 
 def _message(example: _Blocked, others: int) -> str:

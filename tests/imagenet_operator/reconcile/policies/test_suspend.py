@@ -21,6 +21,13 @@ def test_suspension_reaches_jobs_that_may_still_run() -> None:
     assert suspend.patches(jobs, False) == ()
 
 
+def test_a_job_in_a_queue_is_kueues_to_suspend_and_is_withdrawn_instead() -> None:
+    held = PreparationJob("pack", "digits-pack", "uid-p", suspended=True, queued=True)
+    done = PreparationJob("index", "digits-index", "uid-i", complete=True, queued=True)
+    assert suspend.patches([held, done], True) == suspend.patches([held, done], False) == ()
+    assert suspend.withdrawn([held, done]) == (held.reference,)
+
+
 @pytest.mark.parametrize(
     ("observed", "quiet"),
     [

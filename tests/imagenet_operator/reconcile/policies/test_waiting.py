@@ -14,6 +14,7 @@ from imagenet_operator.reconcile.waiting_objects import (
     INITIALIZING,
     NO_PODS,
     NOT_SCHEDULED,
+    QUEUED,
     TERMINATING,
     ObjectEvent,
     Refusal,
@@ -436,5 +437,36 @@ def test_each_reason_is_one_word() -> None:
     assert all(reason.isalnum() and reason[0].isupper() for reason in REASONS)
     rows = {row[0] for row in OF_STATUS} | {row[1] for row in OF_EVENTS}
     assert rows | {row[0] for row in OF_CLAIMS} >= (
-        CAUSES.keys() - {TERMINATING, "MissingVolumeSource", "FailedMapVolume", waiting.OTHER}
+        CAUSES.keys()
+        - {TERMINATING, QUEUED, "MissingVolumeSource", "FailedMapVolume", waiting.OTHER}
     )
+
+
+QUOTA = "insufficient unused quota for cpu in flavor plain, 200m more needed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "message"),
+    [
+        ("Pod", QUOTA, f"waiting in queue lq: {QUOTA}"),
+        ("Pod", "", "waiting in queue lq"),
+        (
+            "Job",
+            "LocalQueue lq is inactive",
+            "Kueue holds the worker Job: LocalQueue lq is inactive",
+        ),
+        ("Job", "", "Kueue holds the worker Job in queue lq"),
+    ],
+)
+def test_what_kueue_says_is_said_at_once(kind: str, words: str, message: str) -> None:
+    held = stuck(QUEUED, "lq", kind=kind, node=None, seconds=0)
+    event = ObjectEvent(QUEUED, words) if words else None
+    assert found(held, event=event) == waiting.Wait(QUEUED, message)
+    assert waiting.needs_events([held], NOW) == [held]
+
+
+def test_another_amount_that_is_missing_is_not_worth_a_write() -> None:
+    held = stuck(QUEUED, "lq", node=None)
+    former = f"waiting in queue lq: {QUOTA.replace('200m', '900m')}"
+    again = found(held, event=ObjectEvent(QUEUED, QUOTA), former=former)
+    assert again == waiting.Wait(QUEUED, former)
