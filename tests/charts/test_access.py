@@ -10,6 +10,7 @@ from support.chart import Manifest, granted
 
 KINDS = {"Role", "ClusterRole"}
 LEASES = f"{chart.RELEASE}-leases"
+KUEUE = {"kueue": {"enabled": True}}
 
 
 def roles(values: Manifest) -> list[Manifest]:
@@ -30,7 +31,9 @@ def test_no_rule_has_a_wildcard(variant: str) -> None:
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
 
 
-@pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["vision"]}], ids=["all", "listed"])
+@pytest.mark.parametrize(
+    "values", [KUEUE, KUEUE | {"watchNamespaces": ["vision"]}], ids=["all", "listed"]
+)
 def test_the_verbs_that_are_used_are_the_verbs_that_are_granted(values: Manifest) -> None:
     found = granted(of_operator(values))
     # Used by the API server in the operator's name, for its owner references.
@@ -70,6 +73,23 @@ def test_nothing_sensitive_can_be_read_or_written(values: Manifest) -> None:
         "watch",
         "delete",
     }
+
+
+@pytest.mark.parametrize(
+    ("enabled", "served", "may_read"),
+    [
+        (True, (), True),
+        ("auto", (), False),
+        ("auto", ("kueue.x-k8s.io/v1beta2",), True),
+        (False, ("kueue.x-k8s.io/v1beta2",), False),
+    ],
+)
+def test_workloads_are_read_where_kueue_is(
+    enabled: bool | str, served: tuple[str, ...], may_read: bool
+) -> None:
+    rendered = chart.render({"kueue": {"enabled": enabled}}, served=(*chart.SERVED, *served))
+    found = granted([item for item in rendered if item["kind"] in KINDS])
+    assert found.get(("kueue.x-k8s.io", "workloads")) == ({"get", "list"} if may_read else None)
 
 
 def test_listed_namespaces_get_roles_and_the_cluster_shows_only_its_nodes() -> None:

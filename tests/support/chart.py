@@ -106,14 +106,14 @@ def notes(values: Manifest, scratch: Path) -> str:
     return printed
 
 
-def render(values: Manifest) -> list[Manifest]:
+def render(values: Manifest, served: tuple[str, ...] = SERVED) -> list[Manifest]:
     """Return the manifests that the chart installs with these values, as copies of one's own."""
-    return copy.deepcopy(_rendered(json.dumps(values)))
+    return copy.deepcopy(_rendered(json.dumps(values), served))
 
 
 @cache
-def _rendered(values: str) -> list[Manifest]:
-    done = run(json.loads(values))
+def _rendered(values: str, served: tuple[str, ...]) -> list[Manifest]:
+    done = run(json.loads(values), served=served)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.load_all(done.stdout, yaml.CSafeLoader) if document]
 

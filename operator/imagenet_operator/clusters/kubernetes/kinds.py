@@ -51,6 +51,7 @@ JOB = Kind(KIND, GROUP, VERSION, crd.PLURAL)
 NODE = Kind("Node", "", "v1", "nodes", is_namespaced=False)
 POD = Kind("Pod", "", "v1", "pods")
 EVENT = Kind("Event", "", "v1", "events")
+WORKLOAD = Kind("Workload", "kueue.x-k8s.io", "v1beta2", "workloads")
 LEASE = Kind("Lease", "coordination.k8s.io", "v1", "leases")
 
 CHILDREN = (
@@ -63,7 +64,7 @@ CHILDREN = (
 )
 """The kinds of a job's children."""
 
-BY_NAME = {kind.name: kind for kind in (JOB, NODE, EVENT, LEASE, *CHILDREN)}
+BY_NAME = {kind.name: kind for kind in (JOB, NODE, EVENT, WORKLOAD, LEASE, *CHILDREN)}
 """Every kind by its name."""
 
 _ALL = frozenset({"get", "list", "watch", "create", "delete"})
@@ -79,6 +80,7 @@ VERBS = {
     ("networking.k8s.io", "networkpolicies"): _ALL,
     ("policy", "poddisruptionbudgets"): _ALL,
     ("", "events"): frozenset({"create", "list", "patch"}),
+    (WORKLOAD.group, WORKLOAD.plural): frozenset({"get", "list"}),
     ("", "nodes"): frozenset({"list", "watch"}),
     (LEASE.group, LEASE.plural): frozenset({"list", "create", "update"}),
 }

@@ -10,18 +10,21 @@ volume. So its claims are read as well.
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from imagenet_operator.api import queue
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
-from imagenet_operator.clusters.kubernetes.kinds import EVENT
+from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, NOT_FOUND, ApiError, Client
+from imagenet_operator.clusters.kubernetes.kinds import EVENT, WORKLOAD
+from imagenet_operator.manifests import names
 from imagenet_operator.reconcile.policies import waiting
-from imagenet_operator.reconcile.waiting_objects import ObjectEvent, WaitingObject
+from imagenet_operator.reconcile.waiting_objects import QUEUED, ObjectEvent, WaitingObject
 
 LOGGER = logging.getLogger(__name__)
 
@@ -38,6 +41,8 @@ _PROGRESS: Final = frozenset({"Pulled", "Created", "Started", "SuccessfulCreate"
 
 _STILL_MISSING: Final = timedelta(minutes=3)
 """How long what an Event names is missing without another Event: the kubelet retries each 2 min."""
+
+_POD_SET: Final = re.compile(r"^couldn't assign flavors to pod set [^:]*: ")
 
 _TIMES: Final = ("lastTimestamp", "eventTime", "firstTimestamp")
 
@@ -92,7 +97,7 @@ class ObjectEvents:
         self, key: JobKey, objects: Sequence[WaitingObject]
     ) -> Mapping[str, ObjectEvent] | None:
         try:
-            found = await asyncio.gather(*(self._about(key[0], item) for item in objects))
+            found = await asyncio.gather(*(self._about(key, item) for item in objects))
         except ApiError as error:
             LOGGER.warning("%s/%s: the Events of its pods cannot be read: %s", *key, error)
             former = self._known.get(key)
@@ -101,7 +106,10 @@ class ObjectEvents:
             item.uid: event for item, event in zip(objects, found, strict=True) if event is not None
         }
 
-    async def _about(self, namespace: str, item: WaitingObject) -> ObjectEvent | None:
+    async def _about(self, key: JobKey, item: WaitingObject) -> ObjectEvent | None:
+        namespace = key[0]
+        if item.reason == QUEUED:
+            return await self._of_workload(key, item)
         for name in item.claims:
             event = await self._of_claim(namespace, name)
             if event is not None:
@@ -128,10 +136,45 @@ class ObjectEvents:
         newest = max(known, key=lambda event: (event.get("type") == "Warning", _time(event)))
         return ObjectEvent(newest["reason"], _message(newest), _described(claim))
 
+    async def _of_workload(self, key: JobKey, item: WaitingObject) -> ObjectEvent | None:
+        """Return why Kueue holds an object; None without Kueue's API or the right to read it."""
+        namespace, name = key
+        selection = {"labelSelector": f"{queue.JOB_UID}={item.uid}"}
+        try:
+            if item.attempt is None:
+                found = (await self._client.get(WORKLOAD.path(namespace), **selection))["items"]
+            else:
+                group = names.service(name, item.attempt)
+                found = [await self._client.get(WORKLOAD.path(namespace, group))]
+        except ApiError as error:
+            if error.code not in (FORBIDDEN, NOT_FOUND):
+                raise
+            return None
+        words = queue_words(found[0]) if found else ""
+        return ObjectEvent(QUEUED, words) if words else None
+
     async def _of(self, namespace: str, uid: str) -> Sequence[Manifest]:
         selection = {"fieldSelector": f"involvedObject.uid={uid}", "limit": str(_PAGE)}
         answer = await self._client.get(EVENT.path(namespace), **selection)
         return answer.get("items") or ()
+
+
+def queue_words(workload: Manifest) -> str:
+    """Return why a workload of Kueue is not admitted; empty if it does not say."""
+    status = workload.get("status") or {}
+    waits = {
+        item["type"]: str(item.get("message") or "")
+        for item in status.get("conditions") or ()
+        if item["status"] == "False"
+    }
+    if "QuotaReserved" in waits:
+        return _POD_SET.sub("", waits["QuotaReserved"])
+    checks = [
+        str(item.get("name"))
+        for item in status.get("admissionChecks") or ()
+        if item.get("state") != "Ready"
+    ]
+    return f"it has quota, and waits for the admission check {', '.join(checks)}" if checks else ""
 
 
 def _one_of_each_role(objects: Iterable[WaitingObject]) -> list[WaitingObject]:

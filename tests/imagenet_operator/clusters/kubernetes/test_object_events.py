@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from imagenet_operator.clusters.kubernetes.object_events import relevant_event
+import pytest
+
+from imagenet_operator.clusters.kubernetes.object_events import queue_words, relevant_event
 from imagenet_operator.reconcile.waiting_objects import ObjectEvent
 
 MISSING = 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found'
@@ -30,3 +32,48 @@ def test_progress_ends_what_older_events_say() -> None:
     started = {"reason": "Pulled", "lastTimestamp": "2026-01-02T03:06:00Z"}
     assert relevant_event([mount(MISSING, "03:05:00"), started]) is None
     assert relevant_event([]) is None
+
+
+def condition(kind: str, status: str, message: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "message": message}
+
+
+QUOTA = "insufficient unused quota for cpu in flavor plain, 200m more needed"
+RESERVED = condition("QuotaReserved", "True", "Quota reserved in ClusterQueue cq")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ({}, ""),
+        (
+            {
+                "conditions": [
+                    condition(
+                        "QuotaReserved",
+                        "False",
+                        f"couldn't assign flavors to pod set main: {QUOTA}",
+                    )
+                ]
+            },
+            QUOTA,
+        ),
+        (
+            {"conditions": [condition("QuotaReserved", "False", "LocalQueue lq is inactive")]},
+            "LocalQueue lq is inactive",
+        ),
+        ({"conditions": [RESERVED]}, ""),
+        (
+            {
+                "conditions": [RESERVED],
+                "admissionChecks": [
+                    {"name": "ready", "state": "Ready"},
+                    {"name": "nodes", "state": "Pending"},
+                ],
+            },
+            "it has quota, and waits for the admission check nodes",
+        ),
+    ],
+)
+def test_the_words_of_kueue_are_those_of_its_workload(status: dict[str, Any], words: str) -> None:
+    assert queue_words({"status": status}) == words
