@@ -1,7 +1,7 @@
 """`make demo`, the tests that a Python could break, and the way without a clone, on newer Pythons.
 
     make test-pythons                   # 3.12 to 3.14
-    make test-pythons PYTHONS=3.13      # what .ci/run does
+    make test-pythons PYTHONS=3.13 ONE_IN=5     # what .ci/run does: a fifth of the tests
 
 A Python is this machine's own (on the PATH, or one of pyenv's), or that of a Debian release in a
 root file system, which needs root and debootstrap. The last lines name what was not run. `make
@@ -36,13 +36,19 @@ TESTS = (
 )
 
 
-def commands(version: str, python: Path) -> list[str]:
-    """Return what is run on a Python, as shell commands in a checkout."""
+def commands(version: str, python: Path, one_in: int) -> list[str]:
+    """Return what is run on a Python, as shell commands in a checkout.
+
+    Args:
+        version: Of the Python.
+        python: It.
+        one_in: Of so many tests, one is run.
+    """
     environment = f".venv-{version}"
     return [
         f"make demo VENV={environment} PYTHON={python}",
         f"OMP_NUM_THREADS=1 {environment}/bin/pytest -n 3 --dist worksteal "
-        f"-m 'not libturbojpeg' {' '.join(TESTS)}",
+        f"-m 'not libturbojpeg' --one-in {one_in} {' '.join(TESTS)}",
     ]
 
 
@@ -63,13 +69,13 @@ def of_this_machine(version: str) -> Path | None:
     return None
 
 
-def run(version: str) -> str:
-    """Run everything on a Python; return the line of the report."""
+def run(version: str, one_in: int) -> str:
+    """Run everything on a Python, or one of so many tests; return the line of the report."""
     python = of_this_machine(version)
     if python is not None:
         # A bare Debian lacks a library that MXNet's wheel links to.
         without_a_clone = f"{python} tests/pythons/wheels.py .venv-{version}"
-        for command in (*commands(version, python), without_a_clone):
+        for command in (*commands(version, python, one_in), without_a_clone):
             print(f"\n$ {command}", flush=True)
             if subprocess.run(["bash", "-c", command], cwd=REPOSITORY, check=False).returncode:
                 sys.exit(f"Python {version}: failed with {python}")
@@ -77,7 +83,8 @@ def run(version: str) -> str:
     release = RELEASES[version]
     if release is None:
         return f"Python {version}: not run; this machine lacks it, and so does every Debian"
-    if fresh_machine.main(["--release", release, *commands(version, Path(f"python{version}"))]):
+    inside = commands(version, Path(f"python{version}"), one_in)
+    if fresh_machine.main(["--release", release, *inside]):
         sys.exit(f"Python {version}: failed on Debian {release}")
     return f"Python {version}: passed, on Debian {release}"
 
@@ -86,10 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the Pythons that are named, or all; return 0 if all that could run have passed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("version", nargs="*", default=list(RELEASES), help="such as 3.13")
-    versions = parser.parse_args(arguments).version
+    parser.add_argument("--one-in", type=int, default=1, help="run one of so many tests")
+    options = parser.parse_args(arguments)
+    versions = options.version
     for unknown in set(versions) - RELEASES.keys():
         parser.error(f"{unknown!r} is none of {', '.join(RELEASES)}")
-    print("\n" + "\n".join([run(version) for version in versions]))
+    print("\n" + "\n".join([run(version, options.one_in) for version in versions]))
     return 0
 
 
