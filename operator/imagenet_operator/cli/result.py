@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,16 +96,31 @@ def interruption(end: Result) -> str:
         return f"interrupted before the first checkpoint: no step is kept; {again} to train again"
     epochs, batches = position
     where = f"{epochs} finished epochs" + (f" and {batches} batches" if batches else "")
-    return (
-        f"interrupted; the latest checkpoint has {where}, and later steps are lost; {again} to "
-        "resume from it"
-    )
+    epoch, batch = _last_reported_step(end.results / "attempts" / f"r{training.attempt}")
+    later = f"later steps, up to batch {batch} of epoch {epoch + 1}, are lost"
+    lost = later if (epoch, batch) > position else "no later step was reported"
+    return f"interrupted; the latest checkpoint has {where}; {lost}; {again} to resume from it"
 
 
 def _newest_checkpoint(folder: Path) -> tuple[int, int] | None:
     """Return the epochs and batches of the newest complete checkpoint; None without any."""
     found = (_CHECKPOINT.fullmatch(path.name) for path in folder.glob("attempts/r*/checkpoints/*"))
     return max(((int(item[1]), int(item[2])) for item in found if item is not None), default=None)
+
+
+def _last_reported_step(attempt: Path) -> tuple[int, int]:
+    """Return the epoch, from 0, and the finished batches of it that an attempt reported last."""
+    try:
+        lines = (attempt / "metrics.jsonl").read_text(errors="replace").splitlines()
+    except OSError:
+        return 0, 0
+    for line in reversed(lines):
+        # The last line may be incomplete.
+        with suppress(ValueError, KeyError):
+            event = json.loads(line)
+            if event["event"] == "progress":
+                return event["epoch"], event["batch"]
+    return 0, 0
 
 
 def _newest_result(job: ImageNetJob, folder: Path) -> tuple[Path | None, dict[str, Any]]:

@@ -70,7 +70,7 @@ SUCCEEDED = condition("Succeeded", "AllWorkersSucceeded")
         (
             {"attempt": 1},
             ("r0/checkpoints/epoch-0009-batch-00000000", "r1/checkpoints/.epoch-0012-batch-0.tmp"),
-            "interrupted; the latest checkpoint has 9 finished epochs, and later steps are lost; "
+            "interrupted; the latest checkpoint has 9 finished epochs; no later step was reported; "
             "run the same command again to resume from it",
         ),
         (
@@ -79,8 +79,8 @@ SUCCEEDED = condition("Succeeded", "AllWorkersSucceeded")
                 "r0/checkpoints/epoch-0002-batch-00000000",
                 "r1/checkpoints/epoch-0002-batch-00000007",
             ),
-            "interrupted; the latest checkpoint has 2 finished epochs and 7 batches, and later "
-            "steps are lost; run the same command again to resume from it",
+            "interrupted; the latest checkpoint has 2 finished epochs and 7 batches; no later step "
+            "was reported; run the same command again to resume from it",
         ),
     ],
 )
@@ -92,6 +92,18 @@ def test_an_interrupted_run_says_what_it_has_kept(
         path.mkdir(parents=True)
     end = collected(tmp_path, training=training)
     assert result.interruption(end).startswith(words)
+
+
+def test_an_interrupted_run_says_which_steps_are_lost(tmp_path: Path) -> None:
+    attempt = tmp_path / "digits-dataset" / "jobs" / f"digits-{UID8}" / "attempts" / "r1"
+    (attempt / "checkpoints" / "epoch-0002-batch-00000000").mkdir(parents=True)
+    progress = {"event": "progress", "epoch": 2, "batch": 40}
+    lines = [json.dumps(progress), json.dumps({"event": "validation"}), '{"event": "prog']
+    (attempt / "metrics.jsonl").write_text("\n".join(lines))
+    assert result.interruption(collected(tmp_path, training={"attempt": 1})) == (
+        "interrupted; the latest checkpoint has 2 finished epochs; later steps, up to batch 40 of "
+        "epoch 3, are lost; run the same command again to resume from it"
+    )
 
 
 def test_an_interrupted_program_of_the_users_own_finds_its_files(tmp_path: Path) -> None:

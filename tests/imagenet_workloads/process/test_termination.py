@@ -100,6 +100,36 @@ def test_a_checkpoint_that_comes_too_late_has_the_cause_that_was_measured(
     assert termination._why_too_late().startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (
+            [90.0, 31.0, 31.0],
+            [
+                "a step takes 31 s, longer than the grace period of 20 s, so a signal ends the "
+                "training without a checkpoint; choose a smaller batch size, or a longer "
+                "--termination-grace"
+            ],
+        ),
+        ([90.0, 0.1], []),
+    ],
+)
+def test_steps_that_leave_no_time_to_save_are_announced(
+    steps: list[float],
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    termination = Termination(grace=20)
+    for seconds in steps:
+        termination.begin_step()
+        now += seconds
+        termination.end_step()
+    assert caplog.messages == said
+
+
 def test_outside_of_the_loop_there_is_nothing_to_save() -> None:
     assert run(60, "outside", signal.SIGTERM) == (143, "")
 

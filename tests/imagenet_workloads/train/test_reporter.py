@@ -1,8 +1,11 @@
 """What a worker reports when."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.environment import Environment
@@ -64,6 +67,21 @@ def test_a_slow_training_is_heard_of(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.steps(1, 3, LONGEST_SILENCE)
     assert [line["batch"] for line in scene.lines()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(36.0, ["an epoch takes about 1.0 h on this CPU: 100 batches of 36.0 s"]), (35.9, [])],
+)
+def test_the_second_step_announces_an_epoch_of_hours(
+    seconds: float, said: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "imagenet_workloads.train.reporter")
+    scene = Scene(tmp_path)
+    # The first one compiles.
+    scene.steps(1, 1, 100.0)
+    scene.steps(2, 4, seconds)
+    assert [line for line in caplog.messages if line.startswith("an epoch")] == said
 
 
 def test_pauses_do_not_count(tmp_path: Path) -> None:

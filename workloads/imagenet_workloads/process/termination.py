@@ -48,6 +48,7 @@ class Termination:
         self.has_peers = True
         self._step_began: float | None = None
         self._longest_step = 0.0
+        self._steps = 0
 
     @property
     def requested(self) -> bool:
@@ -70,10 +71,21 @@ class Termination:
         self._step_began = time.monotonic()
 
     def end_step(self) -> None:
-        """Note that the training step has ended."""
+        """Note that the training step has ended; warn once if steps leave no time to save."""
         assert self._step_began is not None
-        self._longest_step = max(self._longest_step, time.monotonic() - self._step_began)
+        seconds = time.monotonic() - self._step_began
+        self._longest_step = max(self._longest_step, seconds)
         self._step_began = None
+        self._steps += 1
+        # The first step may compile.
+        if self._steps == 2 and seconds > self._grace:
+            _log.warning(
+                "a step takes %.0f s, longer than the grace period of %g s, so a signal ends the "
+                "training without a checkpoint; %s",
+                seconds,
+                self._grace,
+                _SHORTER_STEPS,
+            )
 
     def _why_too_late(self) -> str:
         """Return why no checkpoint was saved within the grace period, as far as it was measured."""

@@ -20,6 +20,8 @@ _readable = logging.getLogger(__name__)
 
 # Seconds after which a slow training is heard of again, whatever --disp-batches says.
 LONGEST_SILENCE = 10.0
+# Seconds of an epoch that are announced with the first steps.
+LONG_EPOCH = 3600.0
 
 
 class Reporter:
@@ -34,6 +36,7 @@ class Reporter:
         clock: Callable[[], float] = time.monotonic,
         listener: Callable[[events.Event], None] = lambda event: None,
         trained_before: float = 0.0,
+        device: str = "this CPU",
     ) -> None:
         """Take where to report to.
 
@@ -45,10 +48,12 @@ class Reporter:
             clock: gives seconds.
             listener: receives every event, on every rank.
             trained_before: epochs that an earlier attempt had trained, with their fraction.
+            device: that trains, in words.
         """
         self._recorder, self._log, self._clock = recorder, log, clock
         self._listener, self._trained_before = listener, trained_before
         self._display_every, self._last = display_every, batches_per_epoch
+        self._device, self._steps = device, 0
         self.pause()
 
     def phase(self, phase: Phase) -> None:
@@ -92,6 +97,16 @@ class Reporter:
         self._recorder.position(position.epoch, position.batch)
         self._recorder.learning_rate(rate)
         self._interval_images += images
+        self._steps += 1
+        # The first step may compile.
+        if self._steps == 2 and self._log is not None and seconds * self._last >= LONG_EPOCH:
+            _readable.info(
+                "an epoch takes about %.1f h on %s: %d batches of %.1f s",
+                seconds * self._last / 3600,
+                self._device,
+                self._last,
+                seconds,
+            )
         elapsed = self._clock() - self._interval_started
         due = position.batch % self._display_every == 0 or position.batch == self._last
         if due or elapsed >= LONGEST_SILENCE:

@@ -183,6 +183,7 @@ def _get_ready(
         batches,
         listener=learner.note,
         trained_before=furthest,
+        device="this GPU" if options.cluster.gpus else "this CPU",
     )
     _announce(worker, group, reporter, resume_point, batches)
     ledger = _open_ledger(worker, group, data.training, resume_point)
