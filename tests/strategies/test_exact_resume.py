@@ -220,7 +220,7 @@ def test_one_is_killed_in_the_second_epoch(tmp_path: Path, strategy: str) -> Non
     with train("cut", 0, "--disp-batches", "1", *ALWAYS) as killed:
         workers = workers_of(killed)
         # Only rank 0 says so. A parameter server's ranks are by arrival.
-        reached = "epoch 1 batch 5"
+        reached = "epoch 2 batch 5"
         wait_until(lambda: any(reached in killed.output(one) for one in workers), reached)
         os.kill(killed.process(workers[-1]), signal.SIGKILL)
         killed.wait(*(workers[-1:] if strategy in SLOW_TO_END else workers))

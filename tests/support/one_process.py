@@ -26,7 +26,7 @@ def assert_sigterm_saves(options: Sequence[str], output: Path) -> Path:
         process = subprocess.Popen(command, env=plain_environment(), stderr=written)
     try:
         log = output / "attempts/r0/train.log"
-        wait_until(lambda: log.exists() and "epoch 0 batch 3" in log.read_text(), "it trains")
+        wait_until(lambda: log.exists() and "epoch 1 batch 3" in log.read_text(), "it trains")
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 128 + signal.SIGTERM
     finally:

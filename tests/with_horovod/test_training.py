@@ -70,7 +70,7 @@ def endless(folder: Path, output: Path) -> list[str]:
 def test_a_slot_that_is_killed_ends_everyone(tmp_path: Path, pods: int, slots: int) -> None:
     arguments = [*endless(tmp_path, tmp_path / "out"), "100000"]
     with HorovodCluster(tmp_path / "members", arguments, pods, slots) as cluster:
-        cluster.wait_for_line("pod-0", "epoch 1 batch 5")
+        cluster.wait_for_line("pod-0", "epoch 2 batch 5")
         last = f"pod-{pods - 1}"
         everyone = [pid for number in range(pods) for pid in cluster.slots_of(f"pod-{number}")]
         # The code of the first one, even if the second has ended because of it.
@@ -93,7 +93,7 @@ def test_sigterm_to_one_pod_saves_and_the_next_attempt_goes_on(tmp_path: Path) -
     first = identity | {"IMAGENET_ATTEMPT": "0"}
     members = tmp_path / "first"
     with HorovodCluster(members, [*arguments, "100000"], environment=first) as cluster:
-        cluster.wait_for_line("pod-0", "epoch 1 batch 5")
+        cluster.wait_for_line("pod-0", "epoch 2 batch 5")
         ready = dict.fromkeys(cluster.members, (200, "ok"))
         wait_until(
             lambda: {name: cluster.get(name, "/readyz") for name in ready} == ready, "all at work"

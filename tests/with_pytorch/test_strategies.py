@@ -152,7 +152,7 @@ ENDLESS = ("--network", "mlp", "--num-epochs", "100000", "--disp-batches", "1")
 def test_who_loses_another_ends_too(digits: Path, tmp_path: Path, killed: int) -> None:
     options = arguments(digits, tmp_path, *ENDLESS)
     with DdpProcesses(tmp_path / "members", options) as running:
-        running.wait_for_line("pod-0", "epoch 0 batch 3")
+        running.wait_for_line("pod-0", "epoch 1 batch 3")
         other = f"pod-{1 - killed}"
         running.members[f"pod-{killed}"].kill()
         assert running.wait(other)[other] == 1
@@ -162,7 +162,7 @@ def test_who_loses_another_ends_too(digits: Path, tmp_path: Path, killed: int) -
 def test_sigterm_to_one_saves_and_ends_both(digits: Path, tmp_path: Path) -> None:
     options = arguments(digits, tmp_path, *ENDLESS, "--checkpoint-every-epochs", "0")
     with DdpProcesses(tmp_path / "members", options) as running:
-        running.wait_for_line("pod-0", "epoch 0 batch 3")
+        running.wait_for_line("pod-0", "epoch 1 batch 3")
         os.kill(running.members["pod-1"].pid, signal.SIGTERM)
         codes = running.wait()
     assert set(codes.values()) == {128 + signal.SIGTERM}

@@ -46,7 +46,7 @@ def test_digits_are_learned_and_predicted(
     assert found["train"]["images"] == 3 * TRAIN
     written = [event for _, event in read_events(attempt / "metrics.jsonl")]
     assert [event.epoch for event in written if isinstance(event, Validated)] == [0, 1, 2]
-    assert "epoch 2 validated: top-3" in (attempt / "train.log").read_text()
+    assert "epoch 3 validated: top-3" in (attempt / "train.log").read_text()
 
     image = tmp_path / "digit.png"
     cv2.imwrite(str(image), digit(6))

@@ -93,7 +93,7 @@ def test_who_loses_another_ends_too(
 ) -> None:
     with job(strategy, digits, tmp_path, *ENDLESS) as running:
         first = names(running)[0]
-        running.wait_for_line(first, "epoch 0 batch 3")
+        running.wait_for_line(first, "epoch 1 batch 3")
         lost, other = names(running)[killed], names(running)[1 - killed]
         if isinstance(running, HorovodCluster):
             (slot,) = running.slots_of(lost)
@@ -108,7 +108,7 @@ def test_who_loses_another_ends_too(
 def test_sigterm_to_one_saves_and_ends_both(digits: Path, tmp_path: Path, strategy: str) -> None:
     with job(strategy, digits, tmp_path, *ENDLESS, "--checkpoint-every-epochs", "0") as running:
         first, second = names(running)
-        running.wait_for_line(first, "epoch 0 batch 3")
+        running.wait_for_line(first, "epoch 1 batch 3")
         running.members[second].terminate()
         codes = running.wait(first, second)
     assert set(codes.values()) == {128 + signal.SIGTERM}

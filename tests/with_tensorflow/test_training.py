@@ -65,7 +65,7 @@ def test_digits_are_learned_and_the_model_is_plain_tensorflows(
 
     written = [event for _, event in read_events(attempt / "metrics.jsonl")]
     assert [event.epoch for event in written if isinstance(event, Validated)] == [0, 1, 2, 3, 4]
-    assert "epoch 4 validated: top-3" in (attempt / "train.log").read_text()
+    assert "epoch 5 validated: top-3" in (attempt / "train.log").read_text()
     head, *lines = (attempt / "training.log").read_text().splitlines()
     assert head.split() == ["Step", "Epoch", "Speed", "Loss", "FinLoss", "LR"]
     assert [line.split()[0] for line in lines][-1] == "95"

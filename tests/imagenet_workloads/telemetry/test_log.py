@@ -28,22 +28,22 @@ from imagenet_workloads.telemetry.events import (
 from imagenet_workloads.telemetry.log import FILE_NAME, EventLog, log_readably
 
 SENTENCES: list[tuple[Event, str]] = [
-    (Started(0, 2, 0, 0), "attempt 0 starts at epoch 0 batch 0 with 2 workers"),
+    (Started(0, 2, 0, 0), "attempt 0 starts at epoch 1 batch 0 with 2 workers"),
     (
         Started(1, 1, 3, 5, "/o/epoch-0003-batch-00000005"),
-        "attempt 1 resumes from /o/epoch-0003-batch-00000005 at epoch 3 batch 5 with 1 worker",
+        "attempt 1 resumes from /o/epoch-0003-batch-00000005 at epoch 4 batch 5 with 1 worker",
     ),
     (
         Progress(3, 20, 1234.56, loss=2.5, top1=0.41, learning_rate=0.0125),
-        "epoch 3 batch 20: 1234.6 images/s, loss 2.5000, top1 0.4100, lr 0.0125",
+        "epoch 4 batch 20: 1234.6 images/s, loss 2.5000, top1 0.4100, lr 0.0125",
     ),
     (
         EpochFinished(3, 60.04, 2000, 2.25, 0.5, 0.75),
-        "epoch 3 done in 60.0 s: 2000.0 images/s, loss 2.2500, top1 0.5000, top5 0.7500",
+        "epoch 4 done in 60.0 s: 2000.0 images/s, loss 2.2500, top1 0.5000, top5 0.7500",
     ),
     (
         Validated(3, 360, top1=0.975, loss=0.1),
-        "epoch 3 validated on 360 images, loss 0.1000, top1 0.9750",
+        "epoch 4 validated on 360 images, loss 0.1000, top1 0.9750",
     ),
     (
         CheckpointWritten(4, 0, "epoch-0004-batch-00000000", 0.25),

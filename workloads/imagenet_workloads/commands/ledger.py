@@ -99,13 +99,13 @@ def _document(runs: "Sequence[Run]", epochs: "Sequence[EpochReport]") -> dict[st
 def _lines(runs: "Sequence[Run]", epochs: "Sequence[EpochReport]") -> list[str]:
     images = runs[0].files[0].head.images
     lines = [
-        f"attempt {run.attempt}: {run.workers} workers, from epoch {run.start.epoch} image "
+        f"attempt {run.attempt}: {run.workers} workers, from epoch {run.start.epoch + 1} image "
         f"{run.start.image}"
         for run in runs
     ]
     for epoch in epochs:
         redone = f", {epoch.redone:,} redone" if epoch.redone else ""
-        lines.append(f"epoch {epoch.epoch}: {epoch.trained:,} of {images:,} trained{redone}")
+        lines.append(f"epoch {epoch.epoch + 1}: {epoch.trained:,} of {images:,} trained{redone}")
         lines += [f"  wrong: {mistake}" for mistake in epoch.mistakes]
     wrong = sum(bool(epoch.mistakes) for epoch in epochs)
     lines.append(f"{wrong} epochs are wrong" if wrong else "every record was trained once an epoch")

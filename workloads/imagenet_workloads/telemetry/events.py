@@ -3,6 +3,8 @@
 `log` writes them, and `imagenet-plot` reads them. A line is one JSON object: `time` (seconds since
 1970), `event` (the kind) and the fields of one class below in camelCase, without those that are
 None. Readers ignore unknown kinds and fields, so both may be added.
+
+Epochs are numbered from 0 in the lines, and from 1 in the texts, as on every screen.
 """
 
 import dataclasses
@@ -44,7 +46,7 @@ class Started:
         """The event as one line for a person."""
         origin = f"resumes from {self.resumed_from}" if self.resumed_from else "starts"
         return (
-            f"attempt {self.attempt} {origin} at epoch {self.epoch} batch {self.batch}"
+            f"attempt {self.attempt} {origin} at epoch {self.epoch + 1} batch {self.batch}"
             f" with {self.workers} worker{'' if self.workers == 1 else 's'}"
         )
 
@@ -74,7 +76,7 @@ class Progress:
     def sentence(self) -> str:
         """The event as one line for a person."""
         return (
-            f"epoch {self.epoch} batch {self.batch}: {self.images_per_second:.1f} images/s"
+            f"epoch {self.epoch + 1} batch {self.batch}: {self.images_per_second:.1f} images/s"
             + _figures(loss=self.loss, top1=self.top1, top5=self.top5, lr=self.learning_rate)
         )
 
@@ -102,7 +104,7 @@ class EpochFinished:
     def sentence(self) -> str:
         """The event as one line for a person."""
         return (
-            f"epoch {self.epoch} done in {self.seconds:.1f} s: "
+            f"epoch {self.epoch + 1} done in {self.seconds:.1f} s: "
             f"{self.images_per_second:.1f} images/s"
             + _figures(loss=self.loss, top1=self.top1, top5=self.top5)
         )
@@ -128,7 +130,7 @@ class Validated:
 
     def sentence(self) -> str:
         """The event as one line for a person."""
-        return f"epoch {self.epoch} validated on {self.images} images" + _figures(
+        return f"epoch {self.epoch + 1} validated on {self.images} images" + _figures(
             loss=self.loss, top1=self.top1, top5=self.top5
         )
 

@@ -144,7 +144,7 @@ class Reporter:
         self.write(events.Validated(epoch, counts.images, top1, top5, finite(counts.loss)))
         if top_k:
             accuracy = counts.accuracy(counts.top_k)
-            _readable.info("epoch %d validated: top-%d %.4f", epoch, top_k, accuracy)
+            _readable.info("epoch %d validated: top-%d %.4f", epoch + 1, top_k, accuracy)
 
     def checkpoint(self, position: Position, seconds: float) -> None:
         """Report a complete checkpoint, and the seconds that it took."""

@@ -37,7 +37,7 @@ def test_folders_of_records_are_trained_into_a_model_of_a_new_folder(tmp_path: P
     network, weights, _ = mx.model.load_checkpoint(str(model), 3)
     assert set(weights) <= set(network.list_arguments())
     log = (tmp_path / "output/attempts/r0/train.log").read_text()
-    assert "epoch 2 validated" in log
+    assert "epoch 3 validated" in log
 
     # It goes on from the files, as with train_imagenet.py.
     more = [*options, "--load-epoch", "3", "--num-epochs", "4"]

@@ -41,7 +41,7 @@ def test_another_number_of_workers_goes_on_with_the_missing_images(
     ) as cluster:
         rank_0 = cluster.worker_of_rank(0)
         # The checkpoint of the batch before it is complete.
-        cluster.wait_for_line(rank_0, "epoch 0 batch 4:")
+        cluster.wait_for_line(rank_0, "epoch 1 batch 4:")
         for member in cluster.members.values():
             member.kill()
     epochs = 1 + max(

@@ -166,7 +166,7 @@ def test_sigterm_to_one_worker_saves_and_the_next_attempt_goes_on(tmp_path: Path
     endless = [*arguments, "--num-epochs", "100000", "--checkpoint-every-epochs", "0"]
     with TrainingCluster(tmp_path / "first", "dist_sync", endless, environment=first) as cluster:
         reporting, stopped = cluster.worker_of_rank(0), cluster.worker_of_rank(1)
-        cluster.wait_for_line(reporting, "epoch 1 batch 5")
+        cluster.wait_for_line(reporting, "epoch 2 batch 5")
         check_metrics(cluster, reporting, stopped)
         assert {cluster.readiness(name) for name in cluster.members} == {(200, "ok")}
         cluster.members[stopped].send_signal(signal.SIGTERM)

@@ -66,9 +66,9 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
     assert [event.epoch for event in events if isinstance(event, Validated)] == [0, 1, 2, 3, 4]
     assert [event.epoch for event in events if isinstance(event, EpochFinished)] == [0, 1, 2, 3, 4]
     readable = (attempt / "train.log").read_text()
-    assert "epoch 4 batch 19: " in readable
+    assert "epoch 5 batch 19: " in readable
     assert "images/s" in readable
-    assert "epoch 4 validated: top-3" in readable
+    assert "epoch 5 validated: top-3" in readable
 
 
 def check_judged_by_plain_mxnet(found: dict[str, Any], attempt: Path, digits: TinyDataset) -> None:

@@ -179,7 +179,7 @@ class RecordTraining:
         Earlier batches are read and dropped: ImageRecordIter cannot start in the middle.
         """
         if first_batch:
-            _log.info("skipping %d batches of epoch %d", first_batch, number)
+            _log.info("skipping %d batches of epoch %d", first_batch, number + 1)
         laps = self._laps(number)
         for _ in itertools.islice(laps, first_batch):
             passed()
