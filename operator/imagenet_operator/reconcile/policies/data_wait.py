@@ -4,8 +4,8 @@ A step is the wait for its data, then the network. So images divided by the time
 speed of reading, if steps wait at all; without the waits it is the speed of the network. Both are
 of one window of steps (`reconcile.step_window`).
 
-The speed of one core, which pack has measured, says how many cores decoding needs. Without it, and
-without the CPUs of a worker, the advice names all fields that help.
+The speed of one core, which pack has measured, says how many cores decoding needs. If a worker has
+fewer, that is the cause. Otherwise no cause was measured, and the message says so.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _THREADS: Final = "spec.training.dataThreads"
 _CPUS: Final = "resources.limits.cpu in spec.training.workers.template"
 _REQUEST: Final = "resources.requests.cpu in spec.training.workers.template"
 _RESIZE: Final = "spec.dataset.preprocessing.resize"
+_UNMEASURED: Final = "the cause was not measured; possible changes"
 _LARGE: Final = 1.5
 """The edge of a stored image, in edges of the network's, from which a smaller one is advised."""
 
@@ -84,7 +85,7 @@ def message(job: ImageNetJob, found: DataWaitStatus) -> str:
     workers, percent = _workers(job), round(100 * found.share)
     is_one = workers == 1
     count = "the worker" if is_one else f"{workers:,} workers"
-    speed = f"decode{'s' if is_one else ''} {found.images_per_second:,.0f} images/s"
+    speed = f"read{'s' if is_one else ''} {found.images_per_second:,.0f} images/s"
     if not percent:
         return f"{count} {speed} and {'does' if is_one else 'do'} not wait for data"
     whose = "GPU time waits" if job.spec.training.workers.gpus else "the workers' time waits"
@@ -120,7 +121,8 @@ def advice(job: ImageNetJob, found: DataWaitStatus) -> str:
     training, dataset = job.spec.training, job.status.dataset
     core = None if dataset is None else dataset.decoded_images_per_second
     if not core:
-        return f"raise {_THREADS} and {_CPUS}{_or_smaller_images(job)}, or {_faster_reads(job)}"
+        more = f"raise {_THREADS} and {_CPUS}{_or_smaller_images(job)}"
+        return f"{_UNMEASURED}: {more}, or {_faster_reads(job)}"
     # Rounded up: a part of a core is a thread of its own.
     needed = math.ceil(found.network_images_per_second / core / _workers(job))
     cores = "1 core" if needed == 1 else f"{needed:,} cores"
@@ -134,8 +136,8 @@ def advice(job: ImageNetJob, found: DataWaitStatus) -> str:
     if short:
         return f"{what}: raise {' and '.join(short)}{_or_smaller_images(job)}"
     if cpus is None:
-        return f"{what}: write {_REQUEST}, or {_faster_reads(job)}"
-    return f"{what}, which it has: {_faster_reads(job)}"
+        return f"{what}; {_UNMEASURED}: write {_REQUEST}, or {_faster_reads(job)}"
+    return f"{what}, which it has; {_UNMEASURED}: {_faster_reads(job)}"
 
 
 def _faster_reads(job: ImageNetJob) -> str:
