@@ -10,9 +10,11 @@ from imagenet_operator.api.fields import Precision
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.training import Reader
+from imagenet_operator.clusters.local import preflight
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
+from imagenet_workloads.train import bfloat16
 from imagenet_workloads.train.options import Options, groups, reader
 from imagenet_workloads.train.options.description import refuse_lacking
 
@@ -106,3 +108,7 @@ def test_the_program_refuses_what_the_rules_refuse(framework: str, given: list[s
 def test_every_group_that_is_named_is_one(framework: str) -> None:
     known = {field.name for field in dataclasses.fields(Options)}
     assert WORKLOADS[framework].lacks.keys() <= known
+
+
+def test_the_instructions_of_bfloat16_are_the_same_on_both_sides() -> None:
+    assert preflight.BFLOAT16_FLAGS == bfloat16.CPU_FLAGS

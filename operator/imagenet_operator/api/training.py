@@ -153,7 +153,8 @@ class TrainingSpec(Model):
 
     precision: Precision | None = None
     """The precision of the network's operations. With `bfloat16` and `float16` the optimizer keeps
-    weights in `float32`. Absent: `float32`."""
+    weights in `float32`. A processor without instructions for `bfloat16` can be over 100 times
+    slower with it; the program warns before it trains. Absent: `float32`."""
 
     compile: bool | None = None
     """Whether PyTorch compiles the network (`torch.compile`), which takes minutes at the start of

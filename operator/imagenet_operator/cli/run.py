@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import display as displays
@@ -186,6 +187,9 @@ def _work(
     with display:
         if opened.resumed:
             display.say(f"resuming {job.metadata.name}, which was interrupted")
+        cpuinfo = Path("/proc/cpuinfo").read_text(errors="replace")
+        if said := preflight.slow_precision(job, cpuinfo):
+            display.say(f"warning: {said}")
         local_run = runner.LocalRun(cluster, job, chosen, display.show, lambda: bool(interrupts))
         asyncio.run(local_run.run())
         if interrupts:

@@ -4,6 +4,7 @@ A missing program, too few GPUs, a missing folder of a claim, or a sidecar would
 job only after minutes of preparation.
 """
 
+import re
 from dataclasses import dataclass
 
 from imagenet_operator.api import ImageNetJob
@@ -15,6 +16,9 @@ from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import preview, volumes
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.reconcile.decide import is_managed
+
+BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""The names of bfloat16's instructions in /proc/cpuinfo, of x86-64 and of Arm."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,24 @@ def check(wanted: Needs, capacity: int, found: Volumes, programs: Programs) -> N
         found.folder(claim)
     for secret in sorted(wanted.secrets):
         found.secret(secret)
+
+
+def slow_precision(job: ImageNetJob, cpuinfo: str) -> str | None:
+    """Return the warning that this machine's processor has no instructions for bfloat16.
+
+    Args:
+        job: The job.
+        cpuinfo: The content of /proc/cpuinfo.
+    """
+    training = job.spec.training
+    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
+    is_on_cpu = training.precision == "bfloat16" and not training.workers.gpus
+    if not is_on_cpu or flags is None or BFLOAT16_FLAGS & set(flags[1].split()):
+        return None
+    return (
+        "spec.training.precision: this processor has no instructions for bfloat16, which can make "
+        "training over 100 times slower than in float32; write float32"
+    )
 
 
 def check_mapped(mounted: frozenset[str], secrets: frozenset[str], found: Volumes) -> None:

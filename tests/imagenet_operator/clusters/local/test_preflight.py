@@ -51,6 +51,26 @@ def test_every_pod_that_the_builders_make_can_run_here(name: str) -> None:
     assert wanted.gpus == workers * job.spec.training.workers.gpus
 
 
+@pytest.mark.parametrize(
+    ("precision", "gpus", "cpuinfo", "is_warned"),
+    [
+        ("bfloat16", 0, "flags\t\t: fpu avx2 avx512f\n", True),
+        ("bfloat16", 0, "flags\t\t: fpu avx512_bf16\n", False),
+        ("bfloat16", 0, "", False),
+        ("bfloat16", 1, "flags\t\t: fpu avx2\n", False),
+        (None, 0, "flags\t\t: fpu avx2\n", False),
+    ],
+)
+def test_bfloat16_needs_a_processor_that_has_it(
+    precision: str | None, gpus: int, cpuinfo: str, is_warned: bool
+) -> None:
+    training = {"framework": "PyTorch", "precision": precision, "workers": {"gpus": gpus}}
+    job = ImageNetJob.model_validate(job_table.manifest(training=training))
+    said = preflight.slow_precision(job, cpuinfo)
+    assert (said is not None) is is_warned
+    assert said is None or said.startswith("spec.training.precision: this processor has no")
+
+
 def test_an_image_of_ones_own_cannot() -> None:
     with pytest.raises(Unsupported, match=r"worker-0: .*the image 'registry\.example/"):
         preflight.needs(job_table.JOBS["own image"], DEFAULTS)

@@ -3,6 +3,7 @@
 Implements the protocols of `train.framework`. Imports PyTorch.
 """
 
+import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -29,12 +30,15 @@ from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.precision import Precision
 from imagenet_workloads.frameworks.pytorch.strategies import Strategy, join
 from imagenet_workloads.rendezvous import Rendezvous
+from imagenet_workloads.train import bfloat16
 from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.framework import UpdatePlan
 from imagenet_workloads.train.gpu_code import require_code
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
+
+_log = logging.getLogger(__name__)
 
 
 def create(options: Options, rendezvous: Rendezvous, folder: Path) -> "PyTorch":
@@ -64,6 +68,8 @@ class PyTorch:
             # All batches have one size, so cuDNN measures once which of its algorithms is fastest.
             torch.backends.cudnn.benchmark = True
         self._device = take_device(self._options.cluster.gpus)
+        if self._options.model.dtype == "bfloat16" and (said := _bfloat16_warning(self._device)):
+            _log.warning(said)
         if self._options.model.compile:
             compilation.check(self._device)
 
@@ -130,6 +136,17 @@ class PyTorch:
         if not model.activation_checkpointing:
             return nullcontext
         return activation_checkpointing.apply(network, model.network)
+
+
+def _bfloat16_warning(device: torch.device) -> str | None:
+    """Return the warning that a device has no instructions for bfloat16; None if it has them."""
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        return bfloat16.gpu_warning(name, torch.cuda.get_device_capability(device))
+    try:
+        return bfloat16.cpu_warning(Path("/proc/cpuinfo").read_text(errors="replace"))
+    except OSError:
+        return None
 
 
 def take_device(gpus: tuple[int, ...]) -> torch.device:
