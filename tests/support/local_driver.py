@@ -47,7 +47,9 @@ class LocalDriver(ClusterDriver):
             scratch=folder / "scratch",
             slots=slots,
         )
-        self.local = LocalCluster(machine, self.saved.append, self.told.append, self.note_change)
+        self.local = LocalCluster(
+            machine, self.saved.append, lambda _, event: self.told.append(event), self.note_change
+        )
         self.cluster = self.local
         self.start(self.local.run())
 

@@ -119,6 +119,9 @@ def _pack(view: View, ready: bool) -> Bar | None:
         return None
     images = found.images.train + found.images.validation
     shards = f"{job.succeeded}/{found.shards} shards"
+    # spec.dataset.preprocessing.shards counts those of training alone.
+    if found.shards > view.job.spec.dataset.preprocessing.shards:
+        shards += " with validation"
     if job.complete or ready:
         return Bar(PACK, images, images, "images", shards, is_finished=True)
     complete = images * job.succeeded // max(found.shards, 1)

@@ -20,6 +20,7 @@ from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import names, volumes
 from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.reconcile.policies.conditions import find, holds
+from imagenet_operator.reconcile.types import Event
 
 _CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
 _LOG_BYTES = 4096
@@ -95,7 +96,9 @@ def interruption(end: Result) -> str:
     if position is None:
         return f"interrupted before the first checkpoint: no step is kept; {again} to train again"
     epochs, batches = position
-    where = f"{epochs} finished epochs" + (f" and {batches} batches" if batches else "")
+    where = f"{epochs} finished epoch{'' if epochs == 1 else 's'}"
+    if batches:
+        where += f" and {batches} batch{'' if batches == 1 else 'es'}"
     epoch, batch = _last_reported_step(end.results / "attempts" / f"r{training.attempt}")
     later = f"later steps, up to batch {batch} of epoch {epoch + 1}, are lost"
     lost = later if (epoch, batch) > position else "no later step was reported"
@@ -237,15 +240,29 @@ def _waiting(result: Result) -> str:
     return found.message if found is not None and data_wait.is_too_long(found) else ""
 
 
+def is_failure(job: ImageNetJob, event: Event) -> bool:
+    """Whether an event is the failure of its job, which a run prints as its end."""
+    failed = find(job.status.conditions, "Failed")
+    return failed is not None and failed.status == "True" and failed.reason == event.reason
+
+
 def failure_text(result: Result) -> str:
-    """Return why a job failed, and the last lines of the log that explains it."""
+    """Return why a job failed, and the last lines of the log that explains it.
+
+    A line of the log that the failure repeats is left out.
+    """
     condition = result.failure
     assert condition is not None
     name = result.job.metadata.name
     lines = [f"{name} failed: {condition.reason}: {condition.message}"]
     if result.log is not None and result.log.is_file():
-        last = tail(result.log, _LOG_BYTES).splitlines()[-_LOG_LINES:]
-        lines += [f"the last lines of {result.log}:", *(f"  {line}" for line in last)]
+        last = [
+            line
+            for line in tail(result.log, _LOG_BYTES).splitlines()[-_LOG_LINES:]
+            if not condition.message.endswith(line.partition(": error: ")[2] or "\n")
+        ]
+        head = f"the last lines of {result.log}:" if last else f"the log is {result.log}"
+        lines += [head, *(f"  {line}" for line in last)]
     return "\n".join(lines)
 
 

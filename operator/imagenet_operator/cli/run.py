@@ -34,6 +34,7 @@ from imagenet_operator.clusters.local.kubelet import Machine
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import Event
 
 _GRACE_PERIOD_SECONDS = 20.0
 """The grace period of a pod after Ctrl-C. Its peers still run, so a worker can save."""
@@ -169,7 +170,12 @@ def _machine(
 @contextmanager
 def _cluster(machine: Machine, folder: JobFolder, display: Display) -> Iterator[LocalCluster]:
     """Open the local cluster; all of its processes end with it."""
-    with closing(LocalCluster(machine, folder.save, display.show_event)) as cluster:
+
+    def show_event(job: ImageNetJob, event: Event) -> None:
+        if isinstance(display, JsonLines) or not result.is_failure(job, event):
+            display.show_event(event)
+
+    with closing(LocalCluster(machine, folder.save, show_event)) as cluster:
         yield cluster
 
 

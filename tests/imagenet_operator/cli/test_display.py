@@ -124,6 +124,13 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
             ],
         ),
         (
+            view(INDEXED, prepared("pack", succeeded=1), dataset={**DATASET, "shards": 10}),
+            [
+                Bar("index", 1000, 1000, "images", "9 classes, 1 dropped", is_finished=True),
+                Bar("pack", 100, 1000, "images", "1/10 shards with validation"),
+            ],
+        ),
+        (
             view(INDEXED, prepared("pack", succeeded=1), dataset=DATASET),
             [
                 Bar("index", 1000, 1000, "images", "9 classes, 1 dropped", is_finished=True),

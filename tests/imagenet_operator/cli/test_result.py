@@ -76,10 +76,10 @@ SUCCEEDED = condition("Succeeded", "AllWorkersSucceeded")
         (
             {"attempt": 1},
             (
-                "r0/checkpoints/epoch-0002-batch-00000000",
-                "r1/checkpoints/epoch-0002-batch-00000007",
+                "r0/checkpoints/epoch-0001-batch-00000000",
+                "r1/checkpoints/epoch-0001-batch-00000001",
             ),
-            "interrupted; the latest checkpoint has 2 finished epochs and 7 batches; no later step "
+            "interrupted; the latest checkpoint has 1 finished epoch and 1 batch; no later step "
             "was reported; run the same command again to resume from it",
         ),
     ],
@@ -217,6 +217,18 @@ def test_a_failure_is_explained_by_the_end_of_its_log(tmp_path: Path) -> None:
     assert lines[0] == "digits failed: BackoffLimitExceeded: no restart"
     assert lines[1] == f"the last lines of {log}:"
     assert lines[2:] == [f"  line {number}" for number in range(988, 1000)]
+
+
+def test_a_line_of_the_log_that_the_failure_repeats_is_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "pod.log"
+    log.write_text("imagenet-index: error: a.tar: no such file\n")
+    failed = condition("Failed", "PreparationFailed", "index: a.tar: no such file")
+    end = collected(tmp_path, failed, log=log)
+
+    assert result.failure_text(end).splitlines() == [
+        "digits failed: PreparationFailed: index: a.tar: no such file",
+        f"the log is {log}",
+    ]
 
 
 def test_a_failure_without_a_log_is_one_line(tmp_path: Path) -> None:

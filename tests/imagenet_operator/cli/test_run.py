@@ -112,6 +112,7 @@ def test_a_failing_preparation_is_explained(workplace: Workplace) -> None:
 
     assert finished.code == 1
     assert "digits failed: PreparationFailed: " in finished.errors
+    assert finished.errors.count("PreparationFailed") == 1
     assert "  pack says: this is why\n" in finished.errors
     assert "Traceback" not in finished.errors
     assert not [name for name in workplace.pods() if "worker" in name]

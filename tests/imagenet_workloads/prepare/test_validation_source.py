@@ -61,6 +61,25 @@ def test_what_is_left_out_is_counted_in_the_result_and_in_the_dataset(
     )
 
 
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        ("--source", "spec.dataset.source.volume.path"),
+        ("--validation-source", "spec.dataset.validation.path"),
+        ("--validation-labels", "spec.dataset.validation.labels"),
+    ],
+)
+def test_a_missing_path_is_named_with_its_option_and_field(
+    option: str, field: str, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "nope"
+    options = ["--source", source, *own_validation(tmp_path, ["n01"])]
+    options[options.index(option) + 1] = missing
+    assert refused(capfd, "--data", tmp_path / "data", *options) == (
+        f"imagenet-index: error: {option} ({field}): {missing}: no such file or folder\n"
+    )
+
+
 @pytest.mark.parametrize("labels", ["{stem} {name}\n", "{name}\n"])
 @pytest.mark.parametrize("flat", ["tar", "folder"])
 def test_validation_images_may_have_their_own_source(

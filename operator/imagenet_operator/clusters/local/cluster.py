@@ -38,7 +38,7 @@ class LocalCluster:
     Args:
         machine: What it may give to pods.
         save: Stores the job with its status.
-        show_event: Shows an event to the user.
+        show_event: Shows an event of the job with this status to the user.
         changed: Called after a pod has started or ended, an object is gone, or `wake` was called.
     """
 
@@ -46,7 +46,7 @@ class LocalCluster:
         self,
         machine: Machine,
         save: Callable[[Manifest], None],
-        show_event: Callable[[Event], None],
+        show_event: Callable[[ImageNetJob, Event], None],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.changed = changed
@@ -137,8 +137,7 @@ class LocalCluster:
 
     async def record_event(self, job: ImageNetJob, event: Event) -> None:
         """Show an event to the user."""
-        del job
-        self._show_event(event)
+        self._show_event(job, event)
 
     def wake(self) -> None:
         """Have `changed` called soon; from any thread or signal handler."""

@@ -3,7 +3,7 @@
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,18 @@ def open_flat(path: Path, scratch: Path | None = None) -> Source:
     )
 
 
+def _require(path: Path, option: str) -> None:
+    """Checks that the path of an option exists.
+
+    Raises:
+        InputError: it does not; the message names the option and the manifest's field.
+    """
+    # Whatever else hinders the open is reported by it.
+    with suppress(PermissionError, NotADirectoryError):
+        if not path.exists():
+            raise InputError(f"{option}: {path}: no such file or folder")
+
+
 class VolumeKind(SourceKind):
     """Images under a path; validation images may have a path, and a label file."""
 
@@ -220,6 +232,7 @@ class VolumeKind(SourceKind):
 
     def open(self, parsed: Namespace) -> Source:
         """Opens what --source names."""
+        _require(parsed.source, "--source (spec.dataset.source.volume.path)")
         return open_source(parsed.source, parsed.path_in_archive, parsed.data, choices.of(parsed))
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
@@ -227,7 +240,11 @@ class VolumeKind(SourceKind):
         path = parsed.validation_source
         if path is None:
             return None
+        _require(path, "--validation-source (spec.dataset.validation.path)")
         if parsed.validation_labels is not None:
+            _require(
+                parsed.validation_labels, "--validation-labels (spec.dataset.validation.labels)"
+            )
             return Validation(open_flat(path, parsed.data), parsed.validation_labels)
         if regular_files.is_folder(path):
             source: Source = parquet.open_files(_files_of(path)) or DecidedSource(
