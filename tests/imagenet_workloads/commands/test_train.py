@@ -12,7 +12,7 @@ import sys
 from imagenet_workloads.process import pid1
 
 heavy = {"logging", "numpy", "mxnet", "prometheus_client", "imagenet_workloads.train.options"}
-pid1.run_in_child = lambda body: print(sorted(heavy & set(sys.modules)))
+pid1.run_in_child = lambda *_: print(sorted(heavy & set(sys.modules)))
 from imagenet_workloads.commands.train import main
 main([])
 """

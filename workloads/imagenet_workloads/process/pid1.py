@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
+from imagenet_workloads.process.last_lines import LastLines
 from imagenet_workloads.process.parent_death_signal import follow
 from imagenet_workloads.process.program import flush_or_drop
 
@@ -29,11 +30,15 @@ FORWARDED = (
 _SI_KERNEL = 0x80
 
 
-def run_in_child(body: Callable[[], int]) -> int:
+def run_in_child(body: Callable[[], int], last_lines: LastLines | None = None) -> int:
     """Run `body` in a forked child; return its exit code (128 + N if signal N ended it).
 
     The caller must be the only thread. The child ends with `os._exit`, because destructors may wait
     for other members. It is killed when this process is killed.
+
+    Args:
+        body: Returns an exit code.
+        last_lines: Keeps the end of the child's standard error.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -43,10 +48,17 @@ def run_in_child(body: Callable[[], int]) -> int:
     child = os.fork()
     if child == 0:
         follow(parent)
+        if last_lines is not None:
+            last_lines.divert()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _end_with(body)
     try:
-        return _serve(child, waited)
+        if last_lines is not None:
+            last_lines.begin()
+        code = _serve(child, waited)
+        if last_lines is not None:
+            last_lines.finish(code)
+        return code
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
