@@ -15,6 +15,7 @@ from imagenet_workloads.telemetry.registry import Registry
 UNITS = {
     figures.COUNT: {"epochs", "batches", "images", "seconds"},
     figures.RATE: {"images per second"},
+    figures.SECONDS: {"seconds"},
     figures.SHARE: {"ratio"},
 }
 

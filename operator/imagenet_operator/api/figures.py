@@ -69,6 +69,7 @@ class Number:
 
 COUNT: Final = Number(0, COUNT_MAXIMUM, type="integer", form=",")
 RATE: Final = Number(1, form=",.0f")
+SECONDS: Final = Number(1, form=",.1f")
 SHARE: Final = Number(4, 1.0, is_clamped=True)
 
 
@@ -204,6 +205,13 @@ FIGURES: Final = (
         lasts=True,
         # The first one, and then ever fewer.
         worth_a_write=Change(relative=1),
+    ),
+    Figure(
+        "unsaved_seconds",
+        SECONDS,
+        Combine.RANK_0,
+        "imagenet_train_unsaved_seconds",
+        lasts=True,
     ),
 )
 """All figures, in the order of columns and documentation."""

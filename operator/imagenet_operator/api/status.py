@@ -247,6 +247,9 @@ class TrainingFigures(Model):
     checkpoint_epoch: Annotated[LongCount, Unit("epochs")] | None = None
     """The finished epochs of the newest checkpoint, over all attempts."""
 
+    unsaved_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
+    """The seconds of steps since the newest checkpoint. If the job fails, they are lost."""
+
 
 class TrainingStatus(TrainingFigures):
     """The current attempt, or the last."""

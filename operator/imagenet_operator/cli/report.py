@@ -24,6 +24,7 @@ from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.process import find_program, program_folders
 from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.reconcile.policies import time_account
 from imagenet_operator.reconcile.policies.conditions import holds
 
 _PLOT = "imagenet-plot"
@@ -106,6 +107,7 @@ def document(
     spent = seconds_of(time.phases)
     phases = {name: spent[name] for name in _ORDER if name in spent}
     is_lost = keeps_nothing(job.status, spent)
+    lost = time_account.lost_steps(job.status)
     gpu_hours = time.gpu_hours or 0.0
     return {
         "name": job.metadata.name,
@@ -114,6 +116,7 @@ def document(
         "phases": phases,
         "goodput": 0.0 if is_lost else time.goodput,
         **({"keepsNothing": True} if is_lost else {}),
+        **({"lostStepSeconds": lost} if lost and not is_lost else {}),
         "images": images(job.status),
         "attempts": 0 if job.status.training is None else job.status.training.attempt + 1,
         "gpuHours": gpu_hours,
@@ -155,6 +158,9 @@ def text(found: dict[str, Any]) -> str:
     totals = {
         "goodput": None if found["goodput"] is None else f"{found['goodput']:.1%}",
         "checkpoint": "none: no step is kept" if "keepsNothing" in found else None,
+        "lost steps": f"{found['lostStepSeconds']:,.1f} s since the newest checkpoint"
+        if "lostStepSeconds" in found
+        else None,
         "images": None if found["images"] is None else f"{found['images']:,}",
         "attempts": str(found["attempts"]),
         "GPU-hours": f"{found['gpuHours']:,.2f}",

@@ -111,6 +111,16 @@ def _newest_checkpoint(folder: Path) -> tuple[int, int] | None:
     return max(((int(item[1]), int(item[2])) for item in found if item is not None), default=None)
 
 
+def with_checkpoint(end: Result) -> ImageNetJob:
+    """Return an interrupted job with the newest checkpoint of its volume in the status."""
+    training, position = end.job.status.training, _newest_checkpoint(end.results)
+    if training is None or position is None:
+        return end.job
+    saved = training.model_copy(update={"checkpoint_epoch": position[0]})
+    status = end.job.status.model_copy(update={"training": saved})
+    return end.job.model_copy(update={"status": status})
+
+
 def _last_reported_step(attempt: Path) -> tuple[int, int]:
     """Return the epoch, from 0, and the finished batches of it that an attempt reported last."""
     try:

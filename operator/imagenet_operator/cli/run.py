@@ -109,6 +109,9 @@ def execute(job: ImageNetJob, resources: LocalResources, display: Display) -> re
         end = result.collect(done.job, resources.volumes, time.monotonic() - started, log)
         if end.succeeded:
             _link_model(end, folder)
+        elif end.failure is None:
+            # Workers have saved after the last reconcile.
+            folder.save(result.with_checkpoint(end).to_manifest())
     return end
 
 

@@ -106,6 +106,7 @@ def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, 
         clock=Clock() if former is None else former.clock,
         accuracy=None if former is None else former.accuracy,
         checkpoint_epoch=None if former is None else former.checkpoint_epoch,
+        unsaved_seconds=None if former is None else former.unsaved_seconds,
         **attempt_size.started(context, planned),
     )
     context.update(training=started)

@@ -19,6 +19,7 @@ from support import job_table
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
 
+AT = "2026-01-02T03:04:05Z"
 STATUS: dict[str, Any] = {
     "phase": "Succeeded",
     "dataset": {
@@ -32,7 +33,7 @@ STATUS: dict[str, Any] = {
         "phases": {"redone": 100.0, "stepping": 1500.0, "queueing": 400.0},
         "goodput": 0.75,
         "gpuHours": 4.0,
-        "countedUntil": "2026-01-02T03:04:05Z",
+        "countedUntil": AT,
     },
 }
 TEXT = """\
@@ -99,6 +100,17 @@ def test_steps_that_no_checkpoint_keeps_are_no_goodput(
     found = report.document(job, job.status.time)
     assert found["goodput"] == goodput
     assert ("checkpoint  none: no step is kept" in report.text(found)) is is_lost
+
+
+def test_the_lost_steps_of_a_failed_job() -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "R", "lastTransitionTime": AT}
+    training = {"attempt": 1, "checkpointEpoch": 4, "unsavedSeconds": 1234.5}
+    status = {**STATUS, "phase": "Failed", "training": training, "conditions": [failed]}
+    job = ImageNetJob.model_validate({**job_table.manifest(), "status": status})
+    assert job.status.time is not None
+    found = report.document(job, job.status.time)
+    assert found["lostStepSeconds"] == 1234.5
+    assert "lost steps  1,234.5 s since the newest checkpoint\n" in report.text(found)
 
 
 def test_a_plot(workdir: Path) -> None:

@@ -106,6 +106,15 @@ def test_an_interrupted_run_says_which_steps_are_lost(tmp_path: Path) -> None:
     )
 
 
+def test_the_checkpoint_of_an_interrupted_run_is_recorded(tmp_path: Path) -> None:
+    end = collected(tmp_path, training={"attempt": 0})
+    assert result.with_checkpoint(end) == end.job
+    (end.results / "attempts/r0/checkpoints/epoch-0000-batch-00000003").mkdir(parents=True)
+    training = result.with_checkpoint(end).status.training
+    assert training is not None
+    assert training.checkpoint_epoch == 0
+
+
 def test_an_interrupted_program_of_the_users_own_finds_its_files(tmp_path: Path) -> None:
     job = ImageNetJob.model_validate(job_table.manifest(training=job_table.OWN_PROGRAM))
     status = Status.model_validate({"training": {"attempt": 1}})

@@ -58,6 +58,19 @@ def test_a_worker_s_figures(registry: Registry) -> None:
     }
 
 
+def test_rank_0_has_the_seconds_of_steps_since_its_newest_checkpoint(registry: Registry) -> None:
+    training = TrainingRecorder(registry)
+    training.plan(epochs=90, batches_per_epoch=156, rank=0)
+    found = []
+    for _ in range(2):
+        training.step(images=512, step_seconds=0.5, data_wait_seconds=0.1)
+        training.step(images=512, step_seconds=0.7, data_wait_seconds=0.1)
+        found.append(values(registry)["imagenet_train_unsaved_seconds"])
+        training.checkpoint(1)
+        found.append(values(registry)["imagenet_train_unsaved_seconds"])
+    assert found == [pytest.approx(1.0), 0, pytest.approx(1.0), 0]
+
+
 def test_a_phase_counts_its_own_work(registry: Registry) -> None:
     training = TrainingRecorder(registry)
     training.work()

@@ -135,6 +135,13 @@ TRAIN_CHECKPOINT_EPOCH = Metric(
     "epochs",
     "Finished epochs of the newest checkpoint that this worker, of rank 0, has written.",
 )
+TRAIN_UNSAVED_SECONDS = Metric(
+    "imagenet_train_unsaved_seconds",
+    MetricType.GAUGE,
+    "seconds",
+    "Seconds of this worker's steps, of rank 0, since its newest checkpoint or its start, without "
+    "the wait for data.",
+)
 TRAIN_LOSS = Metric(
     "imagenet_train_loss",
     MetricType.GAUGE,
@@ -337,8 +344,8 @@ TRAINING = (
     TRAIN_PHASE_WORK,
     TRAIN_SECONDS,
 )
-# Of rank 0 alone, from its first checkpoint on.
-CHECKPOINTS = (TRAIN_CHECKPOINT_EPOCH,)
+# Of rank 0 alone, from its first checkpoint or step on.
+CHECKPOINTS = (TRAIN_CHECKPOINT_EPOCH, TRAIN_UNSAVED_SECONDS)
 PREPARATION = (
     PREPARE_IMAGES,
     PREPARE_IMAGES_PLANNED,

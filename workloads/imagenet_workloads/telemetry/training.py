@@ -35,6 +35,7 @@ class TrainingRecorder:
         registry.before_scrape(self._export_time)
         self._at_work = False
         self._phase: names.Phase | None = None
+        self._saves, self._unsaved = False, 0.0
 
     def readiness(self) -> str | None:
         """Return why the worker is not ready; None if it is.
@@ -70,6 +71,7 @@ class TrainingRecorder:
         self._registry.set(names.TRAIN_EPOCHS, epochs)
         self._registry.set(names.TRAIN_BATCHES_PER_EPOCH, batches_per_epoch)
         self._registry.set(names.TRAIN_RANK, rank)
+        self._saves = rank == 0
         self._registry.add(names.TRAIN_IMAGES, 0)
 
     def position(self, epoch: int, batch: int) -> None:
@@ -98,6 +100,9 @@ class TrainingRecorder:
         self._registry.add(names.TRAIN_IMAGES, images)
         self._registry.observe(names.TRAIN_STEP_SECONDS, step_seconds)
         self._registry.observe(names.TRAIN_DATA_WAIT_SECONDS, data_wait_seconds)
+        if self._saves:
+            self._unsaved += step_seconds - data_wait_seconds
+            self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
 
     def exchange(self, seconds: float) -> None:
         """Count an exchange of gradients, which was ready after so many seconds of this worker."""
@@ -129,6 +134,8 @@ class TrainingRecorder:
     def checkpoint(self, epoch: int) -> None:
         """Set the finished epochs of the newest checkpoint of this worker."""
         self._registry.set(names.TRAIN_CHECKPOINT_EPOCH, epoch)
+        self._unsaved = 0.0
+        self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
 
     def _export_time(self) -> None:
         with self._exporting:  # two scrapes may come at once

@@ -108,6 +108,8 @@ def final(training: TrainingStatus) -> TrainingStatus:
     if not found:
         return training
     new, first = _lasting(training), found[0]
+    # The model keeps the last steps.
+    new.pop("unsaved_seconds", None)
     if first.epochs is not None:
         new[EPOCH] = max(first.epochs - 1, 0)
     if first.top1 is not None:

@@ -80,7 +80,7 @@ def counted(job: ImageNetJob, status: Status, sample: Sample | None, now: dateti
     phases = _added(before, elapsed, _newly_reported(job.status, status))
     time = TimeStatus(
         phases=JobSeconds.model_validate(phases),
-        goodput=goodput(phases),
+        goodput=goodput(phases, lost_steps(status)),
         gpu_hours=round((before.gpu_hours or 0.0) + held / 3600, 4),
         phase=phase_of(job, status),
         counted_until=until,
@@ -107,10 +107,24 @@ def paused(time: TimeStatus, at: datetime) -> TimeStatus:
     return time.model_copy(update=update)
 
 
-def goodput(phases: dict[str, float]) -> float | None:
-    """Return the fraction of the time that made progress which was kept; None without any time."""
+def goodput(phases: dict[str, float], lost: float = 0.0) -> float | None:
+    """Return the fraction of the time that made progress which was kept; None without any time.
+
+    Args:
+        phases: Seconds by phase.
+        lost: Seconds of steps that no checkpoint has kept, and that no attempt trains again.
+    """
     whole = sum(phases.values()) - phases.get("suspended", 0.0)
-    return round(phases.get("stepping", 0.0) / whole, 4) if whole > 0 else None
+    kept = max(0.0, phases.get("stepping", 0.0) - lost)
+    return round(kept / whole, 4) if whole > 0 else None
+
+
+def lost_steps(status: Status) -> float:
+    """Return the seconds of the steps that a failed job has lost, as far as rank 0 reported."""
+    training = status.training
+    if training is None or not conditions.holds(status.conditions, "Failed"):
+        return 0.0
+    return training.unsaved_seconds or 0.0
 
 
 def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:

@@ -98,7 +98,8 @@ def member(name: str, message: str | None, role: Role = "worker") -> MemberStatu
 
 def test_the_termination_message_of_rank_0_is_the_result() -> None:
     attempt = (member("s", WORDS, "server"), member("w0", None), member("w1", WORDS))
-    found = figures.final(FORMER.model_copy(update={"members": attempt}))
+    found = figures.final(FORMER.model_copy(update={"members": attempt, "unsaved_seconds": 3.0}))
+    assert found.unsaved_seconds is None
     assert (found.epoch, found.accuracy) == (4, Accuracy(train=0.5, validation=0.9611))
     assert found.finished_epochs == "5/5"
     assert found.images_per_second == 812.3

@@ -177,6 +177,20 @@ def test_a_suspension_does_not_lower_the_goodput() -> None:
     assert time.gpu_hours == pytest.approx(8 * 100 / 3600, abs=1e-3)
 
 
+@pytest.mark.parametrize(("kind", "goodput"), [("Failed", 0.75), ("Succeeded", 1)])
+def test_steps_since_the_checkpoint_of_a_failed_job_are_no_goodput(
+    kind: ConditionType, goodput: float
+) -> None:
+    job = Job()
+    job.write(0, training=running())
+    training = running().model_copy(update={"unsaved_seconds": 25.0})
+    job.write(100, {"stepping": 100.0}, training=training)
+    assert job.job.status.time is not None
+    assert job.job.status.time.goodput == 1
+    job.write(100, completion_time=later(100), conditions=(condition(kind),))
+    assert job.job.status.time.goodput == goodput
+
+
 def test_a_job_of_an_older_operator_begins_with_time_that_is_not_known() -> None:
     job = Job()
     job.job = job.job.model_copy(update={"status": Status(start_time=later(5), training=running())})
