@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.frameworks.pytorch.framework import take_device
+from imagenet_workloads.frameworks.pytorch.framework import bfloat16_warning, take_device
 from imagenet_workloads.train.gpu_code import Capability
 
 # Of the wheel in constraints/pytorch.txt.
@@ -53,3 +53,12 @@ def test_a_gpu_without_code_is_refused(
 
 def test_without_the_option_it_is_the_cpu() -> None:
     assert take_device(()) == torch.device("cpu")
+
+
+@pytest.mark.parametrize(("name", "capability"), [("T4", (7, 5)), ("H100", (9, 0))])
+def test_a_gpu_without_bfloat16_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, capability: Capability
+) -> None:
+    fake_gpus(monkeypatch, name, capability)
+    said = bfloat16_warning(torch.device("cuda", 1))
+    assert (said is not None and "T4 (7.5) has no instructions" in said) is (name == "T4")

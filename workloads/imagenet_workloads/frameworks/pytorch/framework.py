@@ -68,7 +68,7 @@ class PyTorch:
             # All batches have one size, so cuDNN measures once which of its algorithms is fastest.
             torch.backends.cudnn.benchmark = True
         self._device = take_device(self._options.cluster.gpus)
-        if self._options.model.dtype == "bfloat16" and (said := _bfloat16_warning(self._device)):
+        if self._options.model.dtype == "bfloat16" and (said := bfloat16_warning(self._device)):
             _log.warning(said)
         if self._options.model.compile:
             compilation.check(self._device)
@@ -138,7 +138,7 @@ class PyTorch:
         return activation_checkpointing.apply(network, model.network)
 
 
-def _bfloat16_warning(device: torch.device) -> str | None:
+def bfloat16_warning(device: torch.device) -> str | None:
     """Return the warning that a device has no instructions for bfloat16; None if it has them."""
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
