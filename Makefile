@@ -220,7 +220,7 @@ test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind clu
 test-fresh-machine: ## Run `make demo` and `make test` on a bare Debian 12 and 13 (as root; needs debootstrap)
 	$(PYTHON) tests/fresh_machine/run.py
 
-test-pythons: ## Run the demo and the tests that a Python could break on Python 3.12 to 3.14 (PYTHONS=3.13 ONE_IN=5: a fifth)
+test-pythons: ## Run the demo and the tests that a Python could break on Python 3.12 to 3.14 (PYTHONS=3.13 ONE_IN=8: an eighth)
 	$(PYTHON) tests/pythons/run.py $(PYTHONS) $(if $(ONE_IN),--one-in $(ONE_IN))
 
 chaos: $(INSTALLED) ## Play 10,000 schedules of random faults against the operator
