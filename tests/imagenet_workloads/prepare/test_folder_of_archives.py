@@ -191,8 +191,8 @@ def test_a_validation_archive_without_labels_says_which_file_to_add(
     root = ilsvrc(tmp_path / "raw")
     (root / "ILSVRC2012_devkit_t12").rename(tmp_path / "elsewhere")
     message = refused(capfd, "--source", root, "--data", tmp_path / "data", "--shards", "1")
-    assert "ILSVRC2012_img_val.tar: its images (such as ILSVRC2012_val_0.JPEG) are in no" in message
-    assert f"or put one of these label files into {root}: LOC_val_solution.csv, " in message
+    assert f"{root}: ILSVRC2012_img_val.tar: its images are in no class folders" in message
+    assert "put LOC_val_solution.csv or ILSVRC2012_validation_ground_truth.txt above" in message
 
 
 def test_what_is_wrong_with_an_archive_names_it(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.prepare import listing_journal
 from imagenet_workloads.prepare.scan import scan
 from imagenet_workloads.prepare.sources.archive import Archive, Member
-from imagenet_workloads.prepare.sources.archive_layouts import ArchiveListing
+from imagenet_workloads.prepare.sources.archive_layouts import InnerArchives
 from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.file_set import FileSet
@@ -51,20 +51,20 @@ class Listings:
 @pytest.fixture
 def listings(monkeypatch: pytest.MonkeyPatch) -> Listings:
     found = Listings()
-    of_outer, of_set = ArchiveListing._inner_images, ArchiveSet._images
+    of_outer, of_set = InnerArchives.images_of, ArchiveSet._images
     add = listing_journal.ListingJournal._add
 
     def added(journal: listing_journal.ListingJournal, entry: bytes) -> None:
         add(journal, entry)
         found.kept()
 
-    def inner_images(listing: ArchiveListing, outer: Member, notes: Notes) -> Iterator[Image]:
+    def inner_images(listing: InnerArchives, outer: Member, notes: Notes) -> Iterator[Image]:
         return found.of(outer.name.removesuffix(".tar"), of_outer(listing, outer, notes))
 
     def images(files: ArchiveSet, name: str, archive: Archive, notes: Notes) -> Iterator[Image]:
         return found.of(name, of_set(files, name, archive, notes))
 
-    monkeypatch.setattr(ArchiveListing, "_inner_images", inner_images)
+    monkeypatch.setattr(InnerArchives, "images_of", inner_images)
     monkeypatch.setattr(ArchiveSet, "_images", images)
     monkeypatch.setattr(listing_journal.ListingJournal, "_add", added)
     return found

@@ -63,7 +63,7 @@ def test_one_shard_is_a_source(tmp_path: Path) -> None:
         ({"1.jpg": b"x", "1.json": b"{"}, r"1\.json: is not valid JSON"),
         (
             {"1.jpg": b"x", "1.json": b'{"a": 1}'},
-            r"x\.tar/1\.jpg: has no class; write it into a \.cls or \.json",
+            r"x\.tar: 1\.jpg: has no class; write it into a \.cls or \.json",
         ),
         ({"1.jpg": b"x", "1.png": b"x", "1.cls": b"a"}, r"has two images, 1\.jpg and 1\.png"),
         ({"1.jpg": b"x", "1.cls": b"a\x01"}, "control characters"),

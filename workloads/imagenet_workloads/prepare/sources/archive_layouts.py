@@ -5,7 +5,7 @@ It reads a `Blob`, so an archive can come from anything that serves ranges of by
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -28,7 +28,9 @@ from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
 from imagenet_workloads.prepare.sources.source import (
     Annotations,
     Image,
+    Journal,
     Listing,
+    Naming,
     Notes,
     Source,
     readable,
@@ -79,17 +81,20 @@ class ArchiveListing(Listing):
     If its images are in no folders beside them, the archives in it are folders with their names.
     """
 
-    def __init__(self, archive: Archive, root: str | None = None) -> None:
+    def __init__(self, archive: Archive, root: str | None = None, name: str = "") -> None:
         """Takes over an archive.
 
         Args:
             archive: the archive.
             root: the folder in it that is listed; None for all.
+            name: of the archive, with which the names of images begin that have labels beside
+                them, as in a folder of shards.
         """
         self.where = archive.blob.where
         self.kind = f"{archive.format} of folders"
         self.archive = archive
         self.start = root or ""
+        self._name = name
         self._inner: type[TarArchive | ZipArchive] | None = None
         self._files: dict[str, Member] = {}
 
@@ -119,20 +124,17 @@ class ArchiveListing(Listing):
             for member in archives:
                 pass_over(member, notes)
             return
-        self._inner = self._format_of(archives)
-        for outer, images, own in map_in_order(self._listed, archives, self.lists_at_once):
-            notes.share = min(1.0, outer.offset / self.archive.blob.size)
-            notes.add(own)
-            if notes.survey is not None:
-                notes.survey.add_archive(outer.name)
-            yield from map(Image._make, json.loads(images))
+        self._inner = format_of(archives, self.where)
+        found = InnerArchives(self.archive, archives, self.journal, self.lists_at_once)
+        yield from found.images(notes)
 
     def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
         """The images in order, those of inner archives each with the requests of `scan`."""
         for member in self._members(notes):
-            if _is_archive(member):
-                self._inner = self._format_of([member])
-                for image in _in_new_thread(self._inner_images(member, notes)):
+            if is_archive(member):
+                self._inner = format_of([member], self.where)
+                found = InnerArchives(self.archive, [member])
+                for image in _in_new_thread(found.images_of(member, notes)):
                     notes.share = min(1.0, image.offset / self.archive.blob.size)
                     yield image
             elif holds_image(member):
@@ -153,6 +155,16 @@ class ArchiveListing(Listing):
         member = self._files.get(path)
         return None if member is None else _MemberFile(self.archive, member, self)
 
+    def naming(self, roots: Sequence[str], *, has_labels: bool) -> Naming:
+        """The names of images are their paths; those in a shard begin with its name."""
+        del roots
+        is_shard = has_labels and self._name and self._inner is None
+        return Naming("", f"{self._name}/" if is_shard else "")
+
+    def fields_of_split(self, roots: Sequence[str]) -> Mapping[str, Any]:
+        """The folder: flat images in it are those of the archive, and no other source's."""
+        return {"within": roots[0]}
+
     def annotations(self, folder: str) -> Annotations:
         """The annotations in a folder of the archive."""
         return AnnotationsInArchive(self.archive, folder)
@@ -169,7 +181,7 @@ class ArchiveListing(Listing):
 
         def others() -> Iterator[Member]:
             for member in self._members(notes):
-                if _is_archive(member):
+                if is_archive(member):
                     archives.append(member)
                 else:
                     yield member
@@ -204,53 +216,123 @@ class ArchiveListing(Listing):
             else:
                 yield member
 
-    def _format_of(self, archives: list[Member]) -> type[TarArchive | ZipArchive] | None:
-        """The format of the inner archives.
 
-        Raises:
-            InputError: they are of several.
+def format_of(archives: Sequence[Member], where: str) -> type[TarArchive | ZipArchive] | None:
+    """The format of the archives in an archive; None without any.
+
+    Raises:
+        InputError: they are of several.
+    """
+    found = {member.name[-4:] for member in archives}
+    if len(found) > 1:
+        raise InputError(f"{where}: holds tars and zips; put those of the classes into one archive")
+    return FORMATS[found.pop()] if found else None
+
+
+class InnerArchives:
+    """The images of the archives in an archive, and of those in them."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        members: Sequence[Member],
+        journal: Journal | None = None,
+        at_once: int = 1,
+        prefix: str = "",
+    ) -> None:
+        """Lists nothing yet.
+
+        Args:
+            archive: the outer archive.
+            members: of it, the inner archives.
+            journal: where those are that are listed already.
+            at_once: the inner archives that are listed at the same time.
+            prefix: of the images' names.
         """
-        found = {member.name[-4:] for member in archives}
-        if len(found) > 1:
-            raise InputError(
-                f"{self.where}: holds tars and zips; put those of the classes into one archive"
-            )
-        return FORMATS[found.pop()] if found else None
+        self._archive = archive
+        self._members = members
+        self._journal = journal or Journal()
+        self._at_once = at_once
+        self._prefix = prefix
+
+    def images(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images of one archive after the other."""
+        listed = map_in_order(self._listed, self._members, self._at_once)
+        for outer, images, own in listed:
+            notes.share = min(1.0, outer.offset / self._archive.blob.size)
+            notes.add(own)
+            path = f"{self._prefix}{outer.name}"
+            if notes.survey is not None:
+                notes.survey.add_archive(path)
+            yield from listed_images(images, path, notes)
 
     def _listed(self, outer: Member) -> tuple[Member, str, Notes]:
         """Lists an inner archive: its images as JSON, which takes a fifth of their memory."""
 
         def scan(notes: Notes) -> str:
-            return json.dumps(list(self._inner_images(outer, notes)))
+            return json.dumps(list(self.images_of(outer, notes)))
 
-        images, own = self.journal.listed(json.dumps(outer[:1] + outer[2:]), scan)
+        images, own = self._journal.listed(json.dumps(outer[:1] + outer[2:]), scan)
         return outer, images, own
 
-    def _inner_images(self, outer: Member, notes: Notes) -> Iterator[Image]:
-        require_data(outer, self.where)
+    def images_of(self, outer: Member, notes: Notes) -> Iterator[Image]:
+        """Yields the images of an inner archive.
+
+        Raises:
+            InputError: it is compressed or damaged, or an image in it cannot be read.
+        """
+        require_data(outer, self._archive.blob.where)
+        prefix = f"{self._prefix}{outer.name}/"
         images = 0
         # The archive of a class that was not downloaded can have 0 bytes.
         if outer.size:
-            assert self._inner is not None
-            part = self.archive.part(outer)
-            is_tar = self._inner is TarArchive
+            part = self._archive.part(outer)
+            is_tar = outer.name.endswith(".tar")
             if is_tar:
                 require_uncompressed(part.read(0, BLOCK), part.where)
-            inner = self._inner(part)
-            members = _not_hidden(inner, notes)
-            found = webdataset.images(inner, members, f"{outer.name}/", notes, lambda _: is_tar)
-            for image in found:
+            inner = FORMATS[outer.name[-4:]](part)
+            deeper: list[Member] = []
+            members = _without_archives(inner, deeper, notes)
+            for image in webdataset.images(inner, members, prefix, notes, lambda _: is_tar):
                 images += 1
                 yield image._replace(offset=part.start + image.offset)
+            if images:
+                for member in deeper:
+                    pass_over(member, notes)
+            elif deeper:
+                format_of(deeper, part.where)
+                for image in InnerArchives(inner, deeper, prefix=prefix).images(notes):
+                    images += 1
+                    yield image._replace(offset=part.start + image.offset)
         if images == 0:
-            notes.empty.append(outer.name)
+            notes.empty.append(f"{self._prefix}{outer.name}")
 
 
-def _not_hidden(archive: Archive, notes: Notes) -> Iterator[Member]:
-    """The members of an inner archive that are in no hidden folder; the others are counted."""
+def listed_images(images: str, archive: str, notes: Notes) -> Iterator[Image]:
+    """Yields images of an archive from JSON; their names say which archives are in it."""
+    found = json.loads(images)
+    inside = f"{archive}/"
+    deeper = sum(images.count(f"{one}/") - len(found) * inside.count(f"{one}/") for one in FORMATS)
+    if notes.survey is None or deeper <= 0:
+        yield from map(Image._make, found)
+        return
+    last = ""
+    for image in map(Image._make, found):
+        starts = (image.name.find(f"{suffix}/", len(archive)) for suffix in FORMATS)
+        end = min((start for start in starts if start >= 0), default=-1) + 4
+        if end > len(archive) + 1 and image.name[:end] != last:
+            last = image.name[:end]
+            notes.survey.add_archive(last)
+        yield image
+
+
+def _without_archives(archive: Archive, archives: list[Member], notes: Notes) -> Iterator[Member]:
+    """The members of an inner archive that are in no hidden folder; archives go into a list."""
     for member in archive.members():
         if is_hidden(member.name.rpartition("/")[0]):
             pass_over(member, notes)
+        elif is_archive(member):
+            archives.append(member)
         else:
             yield member
 
@@ -316,7 +398,8 @@ class _MemberFile:
         return self._listing.file(trees.join(folder, name))
 
 
-def _is_archive(member: Member) -> bool:
+def is_archive(member: Member) -> bool:
+    """Whether a member is named like an archive of images."""
     base = member.name.rpartition("/")[2]
     return is_file(member) and base.endswith(tuple(FORMATS)) and not base.startswith(".")
 

@@ -14,18 +14,37 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.sources import webdataset
-from imagenet_workloads.prepare.sources.archive import Archive, Member
-from imagenet_workloads.prepare.sources.archive_layouts import FORMATS, require_uncompressed
+from imagenet_workloads.prepare.sources.archive import Archive, Member, pass_over
+from imagenet_workloads.prepare.sources.archive_layouts import (
+    FORMATS,
+    LISTED_AT_ONCE,
+    InnerArchives,
+    format_of,
+    is_archive,
+    listed_images,
+    require_uncompressed,
+)
 from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.header_window import HeaderWindow
+from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.layouts.choice import DEVKIT, TREE, WEB_DATASET, Choice
 from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
+from imagenet_workloads.prepare.sources.layouts.words import (
+    TEST,
+    TRAINING,
+    UNLABELLED,
+    VALIDATION,
+    splits_of_paths,
+)
 from imagenet_workloads.prepare.sources.source import (
     Blob,
     Image,
     Journal,
     Listing,
+    Naming,
     Notes,
     changed,
+    is_image,
 )
 from imagenet_workloads.prepare.sources.tar import BLOCK, TarArchive
 
@@ -47,6 +66,8 @@ class ArchiveSet(Listing):
         names: Sequence[str],
         planned: Fields | None = None,
         others: Sequence[str] = (),
+        within: str = "",
+        choice: Choice | None = None,
     ) -> None:
         """Opens nothing yet: there may be more archives than a process may open.
 
@@ -55,6 +76,8 @@ class ArchiveSet(Listing):
             names: of the archives to list, in order.
             planned: as `version` was for index; None before it.
             others: the names of other files beside them, which are counted.
+            within: for pack, the archive of a split whose images are named by their paths in it.
+            choice: what the user wrote of the layout.
 
         Raises:
             InputError: the archives are of several kinds.
@@ -62,8 +85,10 @@ class ArchiveSet(Listing):
         self.where = files.where if len(names) != 1 else f"{files.where}/{names[0]}"
         self.names = names
         self.reads_at_once = files.reads_at_once
+        self._within = within
+        self._splits = {} if choice is None or choice.has_splits else _splits(names, choice)
         suffixes = {one[-4:] for one in names}
-        if len(suffixes) > 1:
+        if len(suffixes) > 1 and not self._splits:
             raise InputError(
                 f"{files.where}: holds tars and zips; put those of the classes into one folder"
             )
@@ -93,58 +118,94 @@ class ArchiveSet(Listing):
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images of each archive; those of a server are listed many at a time."""
+        names = self._names_to_list()
         for name in self._others:
             notes.pass_over(name)
         if notes.survey is not None:
-            for name in self.names:
+            notes.survey.beside += filter(is_image, self._others)
+            notes.survey.unlisted += [name for name in self.names if name not in {*names}]
+            for name in names:
                 notes.survey.add_archive(name)
         if self.reads_at_once == 1:
             yield from self.scan_in_turn(notes)
             return
-        listed = map_in_order(self._listed, self.names, self.reads_at_once)
+        listed = map_in_order(self._listed, names, self.reads_at_once)
         for number, (images, own) in enumerate(listed):
-            notes.share = number / len(self.names)
+            notes.share = number / len(names)
             notes.add(own)
-            yield from map(Image._make, json.loads(images))
+            yield from listed_images(images, names[number], notes)
+
+    def _names_to_list(self) -> Sequence[str]:
+        """The archives but those of a test split beside a validation split: it is left out."""
+        of = self._splits
+        if not {TRAINING, VALIDATION} <= {*of.values()}:
+            return self.names
+        return [name for name in self.names if of[name] not in (TEST, UNLABELLED)]
 
     def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
         """The images of one archive after the other."""
-        for number, name in enumerate(self.names):
-            notes.share = number / len(self.names)
+        names = self._names_to_list()
+        for number, name in enumerate(names):
+            notes.share = number / len(names)
             archive = self._open(name)
             with closing(archive.blob):
                 for image in self._images(name, archive, notes):
                     done = number + min(1.0, image.offset / archive.blob.size)
-                    notes.share = done / len(self.names)
+                    notes.share = done / len(names)
                     yield image
 
     def _images(self, name: str, archive: Archive, notes: Notes) -> Iterator[Image]:
         """The images of one archive; their names begin with its name and a slash."""
+        inner: list[Member] = []
 
         def members() -> Iterator[Member]:
             # The archive of a class that was not downloaded can have 0 bytes.
             for member in archive.members() if archive.blob.size else ():
-                if not is_hidden(member.name.rpartition("/")[0]):
-                    yield member
-                else:
+                if is_hidden(member.name.rpartition("/")[0]):
                     notes.hide(f"{name}/{member.name}")
+                elif is_archive(member):
+                    inner.append(member)
+                else:
+                    yield member
 
         number = 0
         is_tar = isinstance(archive, TarArchive)
         for image in webdataset.images(archive, members(), f"{name}/", notes, lambda _: is_tar):
             number += 1
             yield image
-        if number == 0:
+        if number:
+            for member in inner:
+                pass_over(member, notes)
+        elif inner:
+            format_of(inner, archive.blob.where)
+            at_once = LISTED_AT_ONCE if self.reads_at_once == 1 else 1
+            found = InnerArchives(archive, inner, at_once=at_once, prefix=f"{name}/")
+            yield from found.images(notes)
+        else:
             notes.empty.append(name)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
-        match = _OF_ARCHIVE.fullmatch(name)
+        """The bytes of one image, at its offset in the outer archive."""
+        match = _OF_ARCHIVE.fullmatch(f"{self._within}/{name}" if self._within else name)
         if match is None:
             raise changed(self.where, f"{name} is in no archive")
         archive = self._open(match[1])
         with closing(archive.blob):
-            return archive.read(match[2], offset, size)
+            deeper = _OF_ARCHIVE.fullmatch(match[2])
+            # An archive in it may be of the other format; its images have headers of that.
+            reader = FORMATS[deeper[1][-4:]](archive.blob) if deeper else archive
+            return reader.read(match[2], offset, size)
+
+    def file(self, path: str) -> LabelFile | None:
+        """A file of labels beside the archives."""
+        return self._files.label_file(path)
+
+    def naming(self, roots: Sequence[str], *, has_labels: bool) -> Naming:
+        """The names of images are their paths; those in it if there is one archive a split."""
+        is_one_each = len(set(self._splits.values())) == len(self._splits)
+        archive = roots[0].partition("/")[0]
+        is_in_it = is_one_each and archive in self._splits and not has_labels
+        return Naming(f"{archive}/" if is_in_it else "")
 
     def close(self) -> None:
         """Closes the files."""
@@ -180,6 +241,14 @@ class ArchiveSet(Listing):
         if format is TarArchive:
             require_uncompressed(blob.read(0, min(blob.size, BLOCK)), blob.where)
         return format(blob)
+
+
+def _splits(names: Sequence[str], choice: Choice) -> Mapping[str, str]:
+    """The split of each archive; none unless there are training archives and others."""
+    if choice.layout not in ("", TREE, DEVKIT, WEB_DATASET):
+        return {}
+    of = splits_of_paths(names)
+    return of if TRAINING in of.values() and len({*of.values()}) > 1 and all(of.values()) else {}
 
 
 def _tags_of(planned: Fields | None, files: FileSet) -> dict[str, str]:

@@ -1,10 +1,8 @@
 """Opens an archive in a `Blob` for index, which decides its layout, or by a plan for pack."""
 
-from itertools import islice
-
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import cifar, parquet
+from imagenet_workloads.prepare.sources import cifar, compressed_names, parquet
 from imagenet_workloads.prepare.sources.archive import (
     Archive,
     Kind,
@@ -24,13 +22,14 @@ from imagenet_workloads.prepare.sources.archive_layouts import (
     require_uncompressed,
 )
 from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.layouts.choice import Choice
+from imagenet_workloads.prepare.sources.layouts.choice import CIFAR, PARQUET, Choice
+from imagenet_workloads.prepare.sources.layouts.contents import Contents, is_download_of_cifar
+from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
 from imagenet_workloads.prepare.sources.source import (
     Blob,
     Source,
     Validation,
     changed,
-    is_image,
 )
 from imagenet_workloads.prepare.sources.tar import BLOCK, TarArchive, header_size
 from imagenet_workloads.prepare.sources.zip import END, LOCAL, ZipArchive
@@ -41,24 +40,34 @@ IN_ARCHIVE = "inArchive"
 KINDS = (*OF_ARCHIVES, *FOLDERS, *FLAT, *cifar.KINDS)
 
 
-def open_archive(blob: Blob, within: str | None = None, choice: Choice | None = None) -> Source:
+def open_archive(
+    blob: Blob, within: str | None = None, choice: Choice | None = None, name: str = ""
+) -> Source:
     """Opens a tar or zip that contains its classes. Closes it on an error.
 
     Args:
         blob: the archive.
         within: the folder or archive in it that is the source's root; by default the archive's.
         choice: what the user wrote of its layout.
+        name: of the archive's file, which names the images of a shard.
 
     Raises:
-        InputError: it is no archive, or holds no images.
+        InputError: it is no archive, or holds no images, or they are of several layouts.
     """
+    choice = choice or Choice()
     try:
         archive, root = _enter(blob, within)
-        if (found := _cifar(archive, root)) is not None:
-            return found
-        if _first_name(archive, root).endswith(parquet.SUFFIX):
+        found = _contents(archive, root, is_whole=choice.layout in (CIFAR, PARQUET))
+        layout = found.layout(choice)
+        if layout == CIFAR:
+            (folder,) = found.cifar_folders()
+            return _cifar(archive, folder)
+        if layout == PARQUET:
             return _parquet_files(archive, root, choice)
-        return DecidedSource(ArchiveListing(archive, root), choice)
+        if not (found.image or found.archives):
+            under = f" under {root} (pathInArchive)" if root else ""
+            raise InputError(f"{blob.where}: holds neither images nor archives of images{under}")
+        return DecidedSource(ArchiveListing(archive, root, "" if within else name), choice)
     except BaseException:
         blob.close()
         raise
@@ -80,11 +89,11 @@ def open_planned_archive(planned: Fields, blob: Blob, within: str | None = None)
     if kind == parquet.KIND:
         return parquet.open_planned(planned, _members_of_parquet(archive, root))
     if kind in cifar.KINDS:
-        source = _cifar(archive, root)
-        if source is None:
+        folders = _contents(archive, root, is_whole=True).cifar_folders()
+        if len(folders) != 1:
             blob.close()
             raise changed(blob.where, f"is no {kind}")
-        return cifar.planned_split(planned, source)
+        return cifar.planned_split(planned, _cifar(archive, folders[0]))
     if not kind.startswith((f"{archive.format} ", f"flat {archive.format}")):
         blob.close()
         raise changed(blob.where, f"is a {archive.format} in place of a {kind}")
@@ -160,18 +169,14 @@ def _archive(blob: Blob) -> Archive:
     return TarArchive(blob)
 
 
-def _cifar(archive: Archive, root: str | None) -> Source | None:
-    """The images of CIFAR, if the archive holds a few files and they are its files."""
-    files = (
-        one
-        for one in archive.members()
-        if one.kind is Kind.FILE and one.name.startswith(prefix(root))
-    )
-    found = {one.name.rpartition("/")[2]: one for one in islice(files, cifar.MOST_FILES)}
-    if not cifar.may_be(found):
-        return None
-    parts = {name: archive.part(one) for name, one in found.items() if name in cifar.FILES}
-    return cifar.open_cifar(archive.blob.where, parts, archive.blob.close)
+def _cifar(archive: Archive, folder: str) -> Source:
+    """The images of CIFAR in a folder with its files."""
+    files: dict[str, Blob] = {}
+    for member in archive.members():
+        above, _, name = member.name.rpartition("/")
+        if above == folder and name in cifar.FILES and member.kind is Kind.FILE:
+            files[name] = archive.part(member)
+    return cifar.open_cifar(archive.blob.where, files, archive.blob.close)
 
 
 def _normal(path: str) -> str:
@@ -179,19 +184,24 @@ def _normal(path: str) -> str:
     return "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
-def _first_name(archive: Archive, root: str | None = None) -> str:
-    """The name of the first member under the root that is an image or an archive."""
+def _contents(archive: Archive, root: str | None, *, is_whole: bool) -> Contents:
+    """What an archive holds, up to the first image or archive unless the whole is wanted.
+
+    The listing finds what comes after it.
+    """
     where = archive.blob.where
+    found = Contents(where, ("--path-in-archive ", "pathInArchive"))
     for member in archive.members():
-        hidden = member.name.rpartition("/")[2].startswith(".")
-        if not is_file(member) or hidden or not member.name.startswith(prefix(root)):
+        folder, _, base = member.name.rpartition("/")
+        is_below = member.name.startswith(prefix(root)) and not base.startswith(".")
+        if not is_below or not is_file(member) or is_hidden(folder[len(prefix(root)) :]):
             continue
-        if member.name.endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
+        if compressed_names.is_compressed_tar(base) and not is_download_of_cifar(base):
             raise InputError(
                 f"{where}: its inner archive {member.name} is compressed, and images are "
                 "read in place, by offset; decompress the inner archives first"
             )
-        if member.name.endswith((*FORMATS, parquet.SUFFIX)) or is_image(member.name):
-            return member.name
-    under = f" under {root} (pathInArchive)" if root else ""
-    raise InputError(f"{where}: holds neither images nor archives of images{under}")
+        found.add(member.name, FORMATS)
+        if (found.image or found.archives) and not is_whole:
+            break
+    return found

@@ -29,8 +29,6 @@ from imagenet_workloads.prepare.sources.source import (
 )
 
 KINDS = ("CIFAR training images", "CIFAR test images")
-# The most files in an archive or folder of them.
-MOST_FILES = 20
 
 _EDGE = 32
 _PIXELS = 3 * _EDGE * _EDGE
@@ -165,22 +163,24 @@ def may_be(names: Iterable[str]) -> bool:
     return any({*one.training, *one.test, one.names} <= found for one in _VERSIONS)
 
 
-def open_cifar(where: str, files: Mapping[str, Blob], close: Callable[[], None]) -> Source | None:
-    """Opens the training images of any version; None if these are not all of its files.
+def open_cifar(where: str, files: Mapping[str, Blob], close: Callable[[], None]) -> Source:
+    """Opens the training images of any version.
 
     Args:
         where: the name of the folder or archive.
-        files: those there with a name in FILES.
+        files: those there with a name in FILES, of which there are all of a version.
         close: closes them.
     """
-    for version in _VERSIONS:
-        names = (*version.training, *version.test, version.names)
-        if all(name in files for name in names):
-            found = {name: files[name] for name in names}
-            training, test = (Cifar(kind, where, found, version, close) for kind in KINDS)
-            training.own_validation = partial(Validation, test, None)
-            return training
-    return None
+    version, names = next(
+        (one, names)
+        for one in _VERSIONS
+        if {*(names := (*one.training, *one.test, one.names))} <= files.keys()
+    )
+    found = {name: files[name] for name in names}
+    training, test = (Cifar(kind, where, found, version, close) for kind in KINDS)
+    training.own_validation = partial(Validation, test, None)
+    training.said = "cifar: the labels of its files; validation: the test images"
+    return training
 
 
 def planned_split(planned: Fields, training: Source) -> Source:

@@ -30,6 +30,7 @@ from imagenet_workloads.prepare.sources.source import (
     Journal,
     Listing,
     Location,
+    Naming,
     Notes,
     Source,
     Validation,
@@ -152,17 +153,44 @@ class DecidedSource(Source):
         """
         if self._is_fresh and self._decision is not None and self._spool is not None:
             self._is_fresh = False
-            training = _Split(self._spool, self._base(self._decision.parts[TRAINING]))
+            training = _Split(self._spool, self._naming(self._decision.parts[TRAINING]))
             for _, image in self._spool.images():
                 placed = self._decision.place(image.name, image.class_name)
                 if placed.split == TRAINING:
                     yield training.named(image, placed.class_name)
             return
+        survey, spool = self._list(notes)
+        if self._spool is not None:
+            self._spool.close()
+        self._spool = spool
+        if not spool.size:
+            return
+        decision = decisions.decide(survey, self._choice)
+        for path in survey.beside:
+            decision.leave_out(decisions.BESIDE_ARCHIVES, path)
+        yield from self._divided(decision, spool, notes)
+        decision.check()
+        self._decision = decision
+        self.where = _where(self._listing, decision.parts[TRAINING])
+        classes = decision.classes
+        notes.empty = [
+            name
+            for path in notes.empty
+            if (name := decision.empty_class(path)) not in ("", *classes)
+        ]
+        notes.left_out = {rule.name: found for rule, found in decision.left_out.items()}
+        if survey.unlisted:
+            notes.left_out[decisions.UNLISTED.name] = len(survey.unlisted), survey.unlisted[0]
+        if survey.hidden:
+            notes.left_out[decisions.HIDDEN.name] = len(survey.hidden), next(iter(survey.hidden))
+
+    def _list(self, notes: Notes) -> "tuple[Survey, _Spool]":
+        """Lists the source once; the spool has its images."""
         self._listing.reads_at_once = self.reads_at_once
         spool = _Spool(self.scratch)
         survey = Survey(self._listing.where, self._listing.file, spool.paths)
         survey.start, survey.remedy = self._listing.start, self._listing.remedy
-        survey.place = self._listing.place
+        survey.place, survey.contents.below = self._listing.place, self._listing.below
         notes.survey = survey
         number = 0
         # Of archives, which may hold a name twice; a folder cannot.
@@ -178,30 +206,11 @@ class DecidedSource(Source):
                 notes.report(_REPORT_EVERY, notes.share)
         spool.finish()
         self._require_different(hashes, spool)
-        del hashes
         notes.survey = None
-        if self._spool is not None:
-            self._spool.close()
-        self._spool = spool
-        if not number:
-            return
-        if notes.report is not None:
+        if number and notes.report is not None:
             notes.reported = True
             notes.report(number % _REPORT_EVERY, 1.0)
-        decision = decisions.decide(survey, self._choice)
-        yield from self._divided(decision, spool, notes)
-        decision.check()
-        self._decision = decision
-        self.where = _where(self._listing, decision.parts[TRAINING])
-        classes = decision.classes
-        notes.empty = [
-            name
-            for path in notes.empty
-            if (name := decision.empty_class(path)) not in ("", *classes)
-        ]
-        notes.left_out = {rule.name: found for rule, found in decision.left_out.items()}
-        if survey.hidden:
-            notes.left_out[decisions.HIDDEN.name] = len(survey.hidden), next(iter(survey.hidden))
+        return survey, spool
 
     def _require_different(self, hashes: "array[int]", spool: "_Spool") -> None:
         """Checks that no name comes twice: an archive that was appended to may hold one so."""
@@ -223,9 +232,9 @@ class DecidedSource(Source):
                 seen.add(name)
 
     def _divided(self, decision: Decision, spool: "_Spool", notes: Notes) -> Iterator[Image]:
-        training = _Split(spool, self._base(decision.parts[TRAINING]))
+        training = _Split(spool, self._naming(decision.parts[TRAINING]))
         part = decision.parts.get(VALIDATION)
-        validation = None if part is None else _Split(spool, self._base(part))
+        validation = None if part is None else _Split(spool, self._naming(part))
         for place, image in spool.images():
             notes.share = place / spool.size
             placed = decision.place(image.name, image.class_name)
@@ -246,8 +255,9 @@ class DecidedSource(Source):
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""
-        base = "" if self._decision is None else self._base(self._decision.parts[TRAINING])
-        return self._listing.read(base + name, offset, size)
+        if self._decision is not None:
+            name = self._naming(self._decision.parts[TRAINING]).path(name)
+        return self._listing.read(name, offset, size)
 
     def close(self) -> None:
         """Closes the listing."""
@@ -259,20 +269,16 @@ class DecidedSource(Source):
         fields = self._fields(self.decision.parts[TRAINING])
         return {"kind": self.kind, **fields, **self.plan_fields, **version}
 
-    def _base(self, part: Part) -> str:
-        """The start of the names of a part's images that its own names lack."""
-        if not self._listing.strips:
-            return ""
-        folder = part.roots[0] if len(part.roots) == 1 else self._listing.start
-        return f"{folder}/" if folder else ""
+    def _naming(self, part: Part) -> Naming:
+        return self._listing.naming(part.roots, has_labels=part.by == SAMPLES)
 
     def _fields(self, part: Part) -> Mapping[str, Any]:
         """What finds the images of a part below what the options name."""
-        start, base = self._listing.start, self._base(part).rstrip("/")
-        if self._listing.strips:
-            within = base.removeprefix(start).lstrip("/")
-            return {"within": within} if within else {}
-        return {"within": part.roots[0]} if self.decision.has_splits else {}
+        folder = self._naming(part).removed.rstrip("/")
+        within = folder.removeprefix(self._listing.start).lstrip("/")
+        if within:
+            return {"within": within}
+        return self._listing.fields_of_split(part.roots) if self.decision.has_splits else {}
 
 
 class _ValidationSource(Source):
@@ -297,7 +303,7 @@ class _ValidationSource(Source):
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""
-        return self._listing.read(self._split.base + name, offset, size)
+        return self._listing.read(self._split.naming.path(name), offset, size)
 
     def requests_to_read(self, locations: Iterable[Location]) -> tuple[int, int]:
         """The requests by which pack reads some images."""
@@ -363,9 +369,10 @@ class _Spool:
 class _Split:
     """The images of a split in a spool: 12 bytes each."""
 
-    def __init__(self, spool: _Spool, base: str) -> None:
-        """Starts empty; `base` is the start of all names, which the split's own lack."""
-        self.base = base
+    def __init__(self, spool: _Spool, naming: Naming) -> None:
+        """Starts empty."""
+        self.naming = naming
+        self._start = len(naming.removed)
         self._spool = spool
         self._places = array("Q")
         self._classes = array("I")
@@ -378,7 +385,8 @@ class _Split:
 
     def named(self, image: Image, class_name: str) -> Image:
         """An image with its class, by its name in the split."""
-        return image._replace(class_name=class_name, name=image.name[len(self.base) :])
+        name = f"{self.naming.added}{image.name[self._start :]}"
+        return image._replace(class_name=class_name, name=name)
 
     def images(self) -> Iterator[Image]:
         """Yields the images in their order."""

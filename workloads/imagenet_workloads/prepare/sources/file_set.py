@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.source import Blob
 
 
@@ -33,6 +34,11 @@ class FileSet(ABC):
         """The ETag of a file; empty on a volume, or if the server gives none."""
         del name
         return ""
+
+    def label_file(self, path: str) -> LabelFile | None:
+        """A file of labels beside the files; None without one."""
+        del path
+        return None
 
     def close(self) -> None:  # noqa: B027
         """Closes connections; by default there are none."""

@@ -45,6 +45,7 @@ class FolderListing(Listing):
         self.kind = KIND
         self.start = start
         self.where = str(root / start)
+        self.below = f"--source {root}/", "path"
         self.remedy = f"write --source {(root / start).parent} (path), or "
         self._top = root
         self._root = root / start

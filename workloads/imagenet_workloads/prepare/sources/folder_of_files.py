@@ -1,18 +1,15 @@
 """Files of a folder on a volume as a `FileSet`: archives, or Parquet files in folders of splits."""
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from imagenet_workloads.prepare.sources import compressed_names
 from imagenet_workloads.prepare.sources.decompressed import UnnamedFiles
 from imagenet_workloads.prepare.sources.file_set import FileSet
-from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
+from imagenet_workloads.prepare.sources.folder import FolderListing
+from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.links import require_inside
 from imagenet_workloads.prepare.sources.source import Blob, changed
-
-# Hugging Face's files are in data, or in CONFIGURATION/SPLIT. More folders than these are classes.
-_DEEPEST, _MOST_FOLDERS = 2, 20
 
 
 class FilesOfFolder(FileSet):
@@ -54,33 +51,11 @@ class FilesOfFolder(FileSet):
             return self._open_file(path)
         return self._contents.open(str(path), lambda: self._open_file(path))
 
+    def label_file(self, path: str) -> LabelFile | None:
+        """A file of labels in the folder, unless it is a link that leads out of it."""
+        return FolderListing(self._root).file(path)
+
     def close(self) -> None:
         """Closes the contents of compressed tars."""
         if self._contents is not None:
             self._contents.close()
-
-
-def files_below(root: Path, suffix: str) -> list[str]:
-    """The sorted paths of the files with a suffix in a folder, or in its few folders."""
-    return sorted(_below(root, "", suffix, _DEEPEST))
-
-
-def _below(root: Path, folder: str, suffix: str, depth: int) -> Iterator[str]:
-    files: list[str] = []
-    folders: list[str] = []
-    try:
-        with os.scandir(root / folder) as entries:
-            for entry in entries:
-                if is_hidden(entry.name):
-                    continue
-                if entry.name.endswith(suffix):
-                    files.append(f"{folder}{entry.name}")
-                elif entry.is_dir() and len(folders) <= _MOST_FOLDERS:
-                    folders.append(f"{folder}{entry.name}/")
-    except OSError:
-        # The scan says why.
-        return
-    yield from files
-    if not files and depth and len(folders) <= _MOST_FOLDERS:
-        for one in folders:
-            yield from _below(root, one, suffix, depth - 1)

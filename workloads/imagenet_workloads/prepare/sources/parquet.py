@@ -16,8 +16,8 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.sources.file_set import FileSet
-from imagenet_workloads.prepare.sources.layouts import lines, words
-from imagenet_workloads.prepare.sources.layouts.choice import Choice
+from imagenet_workloads.prepare.sources.layouts import contents, decide, lines, words
+from imagenet_workloads.prepare.sources.layouts.choice import PARQUET, Choice
 from imagenet_workloads.prepare.sources.layouts.selection import Selection
 from imagenet_workloads.prepare.sources.layouts.survey import Survey
 from imagenet_workloads.prepare.sources.parquet_file import ParquetFile, digest, open_parquet
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KIND = "Parquet"
-SUFFIX = ".parquet"
+SUFFIX = contents.PARQUET
 MAGIC = b"PAR1"
 
 # Row groups are megabytes: a few at a time use the network fully.
@@ -49,6 +49,9 @@ class Parquet(Source):
 
     The checksum of an image in a scan is a number made of its file's tag: with the row it makes the
     key of the dataset.
+
+    Attributes:
+        left_out: the files of other splits, which are not read.
     """
 
     kind = KIND
@@ -70,10 +73,13 @@ class Parquet(Source):
         self._opened: dict[str, ParquetFile] = {}
         self._tags: dict[str, str] = {}
         self.version = {"files": self._tags}
+        self.left_out: Sequence[str] = ()
         self._groups = RowGroups(self.reads_at_once)
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in the order of the files and rows."""
+        if self.left_out:
+            notes.left_out[decide.UNLISTED.name] = len(self.left_out), self.left_out[0]
         self._share_class_names()
         groups = (
             (number, name, group)
@@ -183,19 +189,27 @@ def open_files(files: FileSet, choice: Choice | None = None) -> Source | None:
         InputError: some name a split and others none.
     """
     names = [name for name in files.names if name.endswith(SUFFIX)]
-    if not names:
+    choice = choice or Choice()
+    if not names or choice.layout not in ("", PARQUET):
         return None
-    of = _splits(names, choice or Choice(), files.where)
+    if choice.has_labels or choice.class_level:
+        raise InputError(
+            f"{files.where}: holds Parquet files, which have a column of labels; remove labels and "
+            "classLevel"
+        )
+    of = _splits(names, choice, files.where)
     source = Parquet(files, of[words.TRAINING])
-    source.said = f"parquet: {len(of[words.TRAINING])} files"
+    source.said = f"parquet: {lines.count(len(of[words.TRAINING]), 'file')}"
     validation = Parquet(files, of[words.VALIDATION]) if of[words.VALIDATION] else None
     if validation is None and of[words.TEST] and _has_labels(files, of[words.TEST][0]):
         validation = Parquet(files, of[words.TEST])
         source.said += "; validation: the test split, as there is no other with labels"
     elif validation is not None:
-        source.said += f"; validation: {len(of[words.VALIDATION])} files"
+        source.said += f"; validation: {lines.count(len(of[words.VALIDATION]), 'file')}"
     if validation is not None:
         source.own_validation = partial(Validation, validation, None)
+    is_test = validation is not None and not of[words.VALIDATION]
+    source.left_out = [*([] if is_test else of[words.TEST]), *of[words.UNLABELLED]]
     return source
 
 
@@ -252,11 +266,30 @@ def open_planned(planned: Fields, files: FileSet) -> Source:
     return Parquet(files, tuple(tags.values), tags)
 
 
-def require_no_path_in_archive(where: str, within: str | None) -> None:
-    """Checks that no folder in a Parquet file is wanted.
+def open_file(files: FileSet, within: str | None, choice: Choice | None = None) -> Source:
+    """Opens a single Parquet file for index; closes it on an error.
+
+    Args:
+        files: the file.
+        within: a folder in it, which there is not.
+        choice: what the user wrote of its layout.
 
     Raises:
-        InputError: one is.
+        InputError: a folder in it is wanted, or another layout.
     """
+    (name,) = files.names
+    where = f"{files.where}/{name}"
+    choice = choice or Choice()
+    what = ""
     if within is not None:
-        raise InputError(f"{where}: is a Parquet file, which has no folders; remove pathInArchive")
+        what = "has no folders; remove pathInArchive"
+    elif choice.layout not in ("", PARQUET) or choice.has_labels or choice.class_level:
+        what = "has a column of labels; remove layout, labels and classLevel"
+    elif choice.has_splits:
+        what = "is of one split; remove splits"
+    if what:
+        files.close()
+        raise InputError(f"{where}: is a Parquet file, which {what}")
+    source = Parquet(files, files.names)
+    source.said = "parquet: 1 file"
+    return source

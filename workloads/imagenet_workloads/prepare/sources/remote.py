@@ -17,7 +17,7 @@ from imagenet_workloads.prepare.sources.archives import (
 from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.header_window import HeaderWindow
-from imagenet_workloads.prepare.sources.layouts.choice import VALIDATION_ALONE, Choice, shard
+from imagenet_workloads.prepare.sources.layouts.choice import VALIDATION_ALONE, Choice
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
 from imagenet_workloads.prepare.sources.request_limit import Limit, limit
 from imagenet_workloads.prepare.sources.source import Blob, Source, Validation, changed
@@ -202,21 +202,11 @@ def open_remote(
 def _open_file(
     blob: RemoteBlob, within: str | None, allowed: Limit | None, choice: Choice | None
 ) -> Source:
-    """Opens a Parquet file, a shard or an archive."""
+    """Opens a Parquet file or an archive."""
     if parquet.is_parquet(blob):
-        parquet.require_no_path_in_archive(blob.where, within)
-        files = _single(blob)
-        return parquet.Parquet(files, files.names)
-    window = _reading(blob)
-    try:
-        is_shard = within is None and webdataset.is_shard(window)
-    except BaseException:
-        window.close()
-        raise
-    if is_shard:
-        files = _single(blob)
-        return DecidedSource(ArchiveSet(files, files.names), shard(choice))
-    return _remote(open_archive(window, within, choice), blob, allowed)
+        return parquet.open_file(_single(blob), within, choice)
+    name = blob.version.where.rpartition("/")[2]
+    return _remote(open_archive(_reading(blob), within, choice, name), blob, allowed)
 
 
 def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Source:
@@ -231,8 +221,7 @@ def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Sour
         InputError: its layout is unknown.
     """
     if not is_flat and parquet.is_parquet(blob):
-        files = _single(blob)
-        source: Source = parquet.Parquet(files, files.names)
+        source = parquet.open_file(_single(blob), None)
         source.plan_fields = {"option": option}
         return source
     window = _reading(blob)

@@ -5,7 +5,6 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import archive_set, compressed_names, parquet, webdataset
 from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.layouts import words
 from imagenet_workloads.prepare.sources.layouts.choice import Choice
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
 from imagenet_workloads.prepare.sources.remote import RemoteFiles
@@ -41,8 +40,7 @@ def open_archives(
         allowed = limit(most_requests, cache_field) if files.reads_at_once > 1 else None
         source = parquet.open_files(files, choice)
         if source is None:
-            _require_no_splits(files)
-            source = DecidedSource(ArchiveSet(files, files.names), choice)
+            source = DecidedSource(ArchiveSet(files, files.names, choice=choice), choice)
             if allowed is not None:
                 source.listing, source.packing = limited_estimates(source, allowed)
         source.limit = allowed
@@ -58,7 +56,8 @@ def open_planned_archives(planned: Fields, files: RemoteFiles) -> Source:
     kind = planned.text("kind")
     if kind == parquet.KIND:
         return parquet.open_planned(planned, files)
-    return ArchiveSet(files, (), planned.object("version"))
+    within = planned.text("within") if planned.has("within") else ""
+    return ArchiveSet(files, (), planned.object("version"), within=within)
 
 
 def _by_plain_names(files: RemoteFiles, cache_field: str = "cache") -> RemoteFiles:
@@ -75,17 +74,3 @@ def _by_plain_names(files: RemoteFiles, cache_field: str = "cache") -> RemoteFil
     return RemoteFiles(
         files.where, sorted(names), lambda name: files.blob(names.get(name, name)), 1
     )
-
-
-def _require_no_splits(files: RemoteFiles) -> None:
-    """Checks that no archive is one of a split, unless it is a shard.
-
-    Raises:
-        InputError: one is.
-    """
-    split = next((name for name in files.names if words.split_of(name.rpartition(".")[0])), None)
-    if split is not None and not webdataset.is_shard(files.open(split)):
-        raise InputError(
-            f"{files.where}: {split} is the archive of a split, and no class; name it as the one "
-            "archive of the source, and the validation images in validation.path"
-        )

@@ -91,9 +91,13 @@ class Surveyor(Protocol):
 
     Attributes:
         unlisted: folders of splits that are left out by their names, and were not listed.
+        unlabelled: an image beside which there is a JSON without its class; empty without one.
+        beside: images beside archives of images, which are in no split and no class.
     """
 
     unlisted: list[str]
+    unlabelled: str
+    beside: list[str]
 
     def add_file(self, path: str) -> None:
         """Adds a file that is no image."""
@@ -308,6 +312,22 @@ class Source(ABC):
         return {"kind": self.kind, **self.plan_fields, **version}
 
 
+class Naming(NamedTuple):
+    """How the images of a split are named by their paths in a listing.
+
+    Attributes:
+        removed: the start of the paths that the names lack.
+        added: what the names have in its place.
+    """
+
+    removed: str = ""
+    added: str = ""
+
+    def path(self, name: str) -> str:
+        """The path of the image of a name."""
+        return f"{self.removed}{name.removeprefix(self.added)}"
+
+
 class Listing(Source):
     """All images of a folder, archive or bucket by their paths, before their layout is decided.
 
@@ -315,11 +335,13 @@ class Listing(Source):
 
     Attributes:
         start: the folder that is listed, as the start of all paths; empty for the root.
+        below: what the user writes before the path of a folder of it, and the field of a manifest.
         strips: whether the names of a split's images begin below its folder.
         remedy: for images in no folders: what to write if the root is too low.
     """
 
     start: str = ""
+    below: tuple[str, str] = ("", "")
     strips: bool = False
     remedy: str = ""
 
@@ -331,6 +353,22 @@ class Listing(Source):
     def place(self, folder: str) -> str:
         """A folder of it in messages."""
         return f"{self.where}: {folder}" if folder else self.where
+
+    def naming(self, roots: Sequence[str], *, has_labels: bool) -> "Naming":
+        """How the images of a split are named, after the listing.
+
+        Args:
+            roots: the folders of the split.
+            has_labels: whether each image has its label beside it.
+        """
+        del has_labels
+        folder = roots[0] if len(roots) == 1 else self.start
+        return Naming(f"{folder}/" if folder and self.strips else "")
+
+    def fields_of_split(self, roots: Sequence[str]) -> Mapping[str, Any]:
+        """What the plan says of the folders of a split, if the names of its images are paths."""
+        del roots
+        return {}
 
     def annotations(self, folder: str) -> Annotations | None:
         """The annotations in a folder; None if this kind of source has none."""

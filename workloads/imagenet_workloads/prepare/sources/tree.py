@@ -31,7 +31,7 @@ LABEL_FILE_NAMES = frozenset(
 )
 UNLABELLED = (
     "its images are in no class folders, and their label file is missing; put "
-    f"{LABEL_FILES[0]} above them, or write a label file by --validation-labels "
+    f"{LABEL_FILES[0]} or {_KIT_FILES[0]} above them, or write a label file by --validation-labels "
     "(validation.labels), and these images by --validation-source (validation.path)"
 )
 # The suffixes of files that may be tables of labels.
@@ -55,6 +55,11 @@ def _kit_words(file: OpenFile, folder: str) -> LabelFile | None:
         if file(path) is not None:
             return file(join(path.rpartition("/")[0], matlab.FILE_NAME))
     return None
+
+
+def is_of_kit(labels: LabelFile) -> bool:
+    """Whether a label file is that of the development kit."""
+    return str(labels).endswith(_KIT_FILES[0])
 
 
 def kaggle_root(parts: Sequence[str]) -> int:

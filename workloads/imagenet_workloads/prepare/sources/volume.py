@@ -12,7 +12,14 @@ from imagenet_workloads import arguments as types
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import archives, cifar, folder, parquet, webdataset
+from imagenet_workloads.prepare.sources import (
+    archives,
+    cifar,
+    compressed_names,
+    folder,
+    parquet,
+    webdataset,
+)
 from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.archive_layouts import FLAT
 from imagenet_workloads.prepare.sources.archive_set import KINDS as KINDS_OF_FOLDERS
@@ -20,8 +27,8 @@ from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.decompressed import decompressed
 from imagenet_workloads.prepare.sources.folder import FlatFolder, FolderListing, FolderReader
-from imagenet_workloads.prepare.sources.folder_of_archives import open_folder_of_archives
-from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder, files_below
+from imagenet_workloads.prepare.sources.folder_of_archives import FolderContents
+from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.layouts.choice import Choice
 from imagenet_workloads.prepare.sources.links import require_inside
@@ -75,21 +82,25 @@ def open_source(
     Raises:
         InputError: the path does not exist, or is none of these.
     """
+    choice = choice or Choice()
     if not regular_files.is_folder(path):
-        if within is None and _is_shard(path):
-            return DecidedSource(ArchiveSet(_files_of(path), (path.name,)), choices.shard(choice))
         if _is_parquet(path):
-            parquet.require_no_path_in_archive(str(path), within)
-            return parquet.Parquet(_files_of(path), (path.name,))
-        return archives.open_archive(_open_blob(path, scratch), within, choice)
+            return parquet.open_file(_files_of(path), within, choice)
+        name = compressed_names.plain(path.name)
+        return archives.open_archive(_open_blob(path, scratch), within, choice, name)
     if within is not None:
         raise InputError(f"{path}: is a folder, not an archive; write {path / within} (path)")
-    return (
-        _open_cifar(path)
-        or open_folder_of_archives(path, File, scratch, choice)
-        or parquet.open_files(_files_of(path), choice)
-        or DecidedSource(_listing(path), choice)
-    )
+    found = FolderContents(path, choice)
+    layout = found.layout(choice)
+    if layout == choices.CIFAR:
+        (folder,) = found.cifar_folders()
+        return _open_cifar(path, folder)
+    if layout == choices.PARQUET:
+        source = parquet.open_files(FilesOfFolder(path, sorted(found.parquet), File), choice)
+        assert source is not None
+        return source
+    opened = None if found.has_folders else found.open_archives(File, scratch, choice)
+    return opened or DecidedSource(_listing(path), choice)
 
 
 def _listing(path: Path) -> FolderListing:
@@ -104,39 +115,24 @@ def _is_parquet(path: Path) -> bool:
         return parquet.is_parquet(file)
 
 
-def _is_shard(path: Path) -> bool:
-    with closing(File(path)) as file:
-        return webdataset.is_shard(file)
-
-
 def _files_of(path: Path) -> FilesOfFolder:
-    """The Parquet files in a folder, or a single one."""
-    if regular_files.is_folder(path):
-        return FilesOfFolder(path, files_below(path, parquet.SUFFIX), File)
+    """A single file."""
     return FilesOfFolder(path.parent, (path.name,), File)
 
 
-def _open_cifar(folder: Path) -> Source | None:
-    """The images of CIFAR, if they are in a folder or in the only folder there."""
-    found = _cifar_files(folder)
-    below = [] if found else [one for one in folder.iterdir() if not one.name.startswith(".")]
-    if len(below) == 1 and below[0].is_dir():
-        found = _cifar_files(below[0])
-    if not cifar.may_be(found):
-        return None
+def _open_cifar(root: Path, folder: str) -> Source:
+    """The images of CIFAR in a folder of a folder."""
+    paths = {name: root / folder / name for name in cifar.FILES}
+    found = {name: path for name, path in paths.items() if path.is_file()}
     for path in found.values():
-        require_inside(str(path), str(folder))
+        require_inside(str(path), str(root))
     files = {name: File(path) for name, path in found.items()}
 
     def close() -> None:
         for file in files.values():
             file.close()
 
-    return cifar.open_cifar(str(folder), files, close)
-
-
-def _cifar_files(folder: Path) -> dict[str, Path]:
-    return {name: folder / name for name in cifar.FILES if (folder / name).is_file()}
+    return cifar.open_cifar(str(root), files, close)
 
 
 def _open_blob(path: Path, scratch: Path | None) -> Blob:
@@ -246,16 +242,7 @@ class VolumeKind(SourceKind):
                 parsed.validation_labels, "--validation-labels (spec.dataset.validation.labels)"
             )
             return Validation(open_flat(path, parsed.data), parsed.validation_labels)
-        if regular_files.is_folder(path):
-            source: Source = parquet.open_files(_files_of(path)) or DecidedSource(
-                _listing(path), choices.VALIDATION_ALONE
-            )
-        elif _is_parquet(path):
-            source = parquet.Parquet(_files_of(path), (path.name,))
-        else:
-            source = archives.open_archive(
-                _open_blob(path, parsed.data), choice=choices.VALIDATION_ALONE
-            )
+        source = open_source(path, None, parsed.data, choices.VALIDATION_ALONE)
         source.plan_fields = {**source.plan_fields, "option": _VALIDATION}
         return Validation(source, None)
 
@@ -267,30 +254,27 @@ class VolumeKind(SourceKind):
         """Opens --source or --validation-source, which must have the layout of the plan."""
         kind, within = planned.text("kind"), _within(planned)
         is_flat = kind in _FLAT
-        is_inside = within is not None or planned.has("file")
-        is_validation = planned.has("option") or (is_flat and not is_inside)
+        is_validation = planned.has("option") or (is_flat and within is None)
         path = parsed.validation_source if is_validation else parsed.source
         if path is None:
             option = _VALIDATION if is_validation else "--source"
             raise InputError(f"{option} is missing: the plan needs a {kind}")
         is_folder = regular_files.is_folder(path)
         if kind == parquet.KIND and not planned.has(archives.IN_ARCHIVE):
-            return parquet.open_planned(planned, _files_of(path))
-        if kind == webdataset.KIND:
             root = path if is_folder else path.parent
-            return ArchiveSet(FilesOfFolder(root, (), File, parsed.data), ())
+            return parquet.open_planned(planned, FilesOfFolder(root, (), File))
+        if kind == webdataset.KIND or (kind in KINDS_OF_FOLDERS and is_folder):
+            files = FilesOfFolder(path, (), File, parsed.data)
+            return ArchiveSet(files, (), within=within or "")
         if not is_folder:
             inside = None if is_validation else parsed.path_in_archive
             blob = _open_blob(path, parsed.data)
             return archives.open_planned_archive(planned, blob, inside)
-        if kind in cifar.KINDS and (source := _open_cifar(path)) is not None:
-            return cifar.planned_split(planned, source)
-        if planned.has("file"):
-            file = path / planned.file_name("file")
-            require_inside(str(file), str(path))
-            return archives.open_planned_archive(planned, _open_blob(file, parsed.data))
-        if kind in KINDS_OF_FOLDERS:
-            return ArchiveSet(FilesOfFolder(path, (), File, parsed.data), ())
+        if kind in cifar.KINDS:
+            folders = FolderContents(path, Choice(layout=choices.CIFAR)).cifar_folders()
+            if len(folders) != 1:
+                raise changed(str(path), f"is no {kind}")
+            return cifar.planned_split(planned, _open_cifar(path, folders[0]))
         if kind not in (folder.KIND, folder.FLAT):
             raise changed(str(path), f"is a {folder.KIND} in place of a {kind}")
         return FolderReader(path, within or "", kind)

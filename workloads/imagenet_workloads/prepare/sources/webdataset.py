@@ -6,7 +6,6 @@ The class of 000017.jpg is in 000017.cls, a number or a name, or in 000017.json 
 
 import json
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import NamedTuple
 
 from imagenet_workloads.errors import InputError
@@ -19,13 +18,11 @@ from imagenet_workloads.prepare.sources.archive import (
     require_data,
 )
 from imagenet_workloads.prepare.sources.source import (
-    Blob,
     Image,
     Notes,
     class_name_in,
     readable,
 )
-from imagenet_workloads.prepare.sources.tar import BLOCK, TarArchive, header_size
 
 KIND = "WebDataset"
 LABEL_KEYS = ("label", "cls", "class", "class_name")
@@ -33,8 +30,6 @@ LABEL_KEYS = ("label", "cls", "class", "class_name")
 _CLASS, _JSON, _TEXT = "cls", "json", "txt"
 # Those that say most first.
 _SUFFIXES = (_CLASS, _JSON, "target", "label", _TEXT)
-# The members of a shard that are looked at to recognize it by a single file.
-_FIRST = 10
 _LONGEST = 1 << 20
 # A longer line of text is no class, but says what is on the image.
 _LONGEST_TEXT = 100
@@ -75,21 +70,6 @@ def images(
             yield Image(label, f"{prefix}{image.name}", image.offset, image.size, image.mtime)
         elif sample.label is not None:
             pass_over(sample.label, notes)
-
-
-def is_shard(blob: Blob) -> bool:
-    """Whether a single tar's first images have their classes beside them, and are in no folders."""
-    if header_size(blob.read(0, BLOCK)) is None:
-        return False
-    first = list(islice(TarArchive(blob).members(), _FIRST))
-    stems = {_stem(one.name) for one in first if holds_image(one)}
-    if any("/" in name for name in stems):
-        return False
-    labels = (_CLASS, _JSON)
-    return any(
-        one.kind is Kind.FILE and one.name.endswith(labels) and _stem(one.name) in stems
-        for one in first
-    )
 
 
 def _samples(
@@ -156,6 +136,8 @@ def _label_of(archive: Archive, sample: _Sample, image: Member, notes: Notes) ->
     if not text:
         if suffix == _CLASS:
             raise InputError(f"{where}: its class is empty; write it into its .cls")
+        if suffix == _JSON and notes.survey is not None:
+            notes.survey.unlabelled = image.name
         pass_over(sample.label, notes)
         return ""
     return class_name_in(text, where)

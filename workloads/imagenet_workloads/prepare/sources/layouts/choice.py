@@ -2,7 +2,7 @@
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from imagenet_workloads import arguments as types
@@ -47,7 +47,6 @@ class Choice:
         label_column: the heading of the column with the classes.
         labels_pattern: a regular expression on an image's file name; its group is the class.
         validates: OWN, OTHER or DRAWN.
-        is_shard: whether it is a single archive that begins as a shard.
     """
 
     layout: str = ""
@@ -61,7 +60,6 @@ class Choice:
     label_column: str = ""
     labels_pattern: str = ""
     validates: str = OWN
-    is_shard: bool = False
 
     @property
     def has_splits(self) -> bool:
@@ -76,7 +74,7 @@ class Choice:
     @property
     def is_given(self) -> bool:
         """Whether anything of the layout is chosen."""
-        return self != Choice(validates=self.validates, is_shard=self.is_shard)
+        return self != Choice(validates=self.validates)
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -197,13 +195,6 @@ def _pattern(text: str) -> str:
     if not found.groups:
         raise ArgumentTypeError(f"{text!r} has no group; put parentheses around the class")
     return text
-
-
-def shard(choice: Choice | None) -> Choice:
-    """The choice for a single shard: labels beside its images, unless it says otherwise."""
-    choice = choice or Choice()
-    is_open = not choice.layout and not choice.has_labels
-    return replace(choice, is_shard=True) if is_open else choice
 
 
 VALIDATION_ALONE = Choice(validates=OTHER)

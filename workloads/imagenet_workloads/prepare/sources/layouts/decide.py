@@ -45,6 +45,7 @@ class Rule(NamedTuple):
 
 
 TEST_SPLIT = Rule("test split")
+UNLISTED = Rule("files and folders of a test split, not listed")
 NO_LABELS = Rule("no labels")
 COPY = Rule("equal copies")
 HIDDEN = Rule("hidden folders")
@@ -52,6 +53,7 @@ NOT_CHOSEN = Rule("not in splits")
 OTHER_VALIDATION = Rule("other validation images are given")
 BESIDE_SPLITS = Rule("beside the splits", is_counted=True)
 BESIDE_CLASSES = Rule("beside the class folders", is_counted=True)
+BESIDE_ARCHIVES = Rule("beside the archives", is_counted=True)
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,6 @@ class Decision:
         Raises:
             InputError: a table or pattern gives it no class, or its class's name is wrong.
         """
-        self.images += 1
         folder = path.rpartition("/")[0]
         if self.select is not None:
             split = self.select.split_of(path)
@@ -145,9 +146,9 @@ class Decision:
                 self._last = folder, found
             placed = found
         if placed.rule is not None:
-            count, example = self.left_out.get(placed.rule, (0, path))
-            self.left_out[placed.rule] = count + 1, example
+            self.leave_out(placed.rule, path)
             return placed
+        self.images += 1
         part = self.parts[placed.split]
         if part.by in (SAMPLES, TABLE, PATTERN):
             name = _label_of(part, path, label, self.where)
@@ -155,6 +156,12 @@ class Decision:
         if placed.split == TRAINING:
             self._classes.add(placed.class_name)
         return placed
+
+    def leave_out(self, rule: Rule, path: str) -> None:
+        """Counts an image that a rule leaves out."""
+        self.images += 1
+        count, example = self.left_out.get(rule, (0, path))
+        self.left_out[rule] = count + 1, example
 
     @property
     def classes(self) -> set[str]:
@@ -274,6 +281,8 @@ def decide(survey: Survey, choice: Choice) -> Decision:
     Raises:
         InputError: no layout fits, or several do; the message has the lines that choose.
     """
+    survey.contents.image = survey.root.any_example()
+    survey.contents.layout(choice)
     judge = _Judge(survey, choice)
     decision = judge.decision()
     decision.one_class = judge.one_class
@@ -306,7 +315,8 @@ class _Judge:
                 return self._tree(*level)
         if self.choice.layout in (choices.TREE, choices.KAGGLE, choices.DEVKIT):
             raise self._refused(
-                "has no folders of a training split and another one beside it; remove layout, or "
+                f"is no {self.choice.layout} (--layout, source.layout): it has no folders of a "
+                "training split and another one beside it; remove layout, or "
                 "name the splits by --split-train GLOB --split-validation GLOB (source.splits)"
             )
         return self._one_split(root)
@@ -316,16 +326,20 @@ class _Judge:
     def _require_samples(self, root: Node) -> None:
         """Checks that all images have a label beside them, or none."""
         labelled = root.labels()
-        is_asked = self.choice.layout == choices.WEB_DATASET or self.choice.is_shard
+        is_asked = self.choice.layout == choices.WEB_DATASET
         if (is_asked or labelled > 0) and labelled < root.total and not self._ignores_samples():
             first = next(
                 (path for path, _, label in self.survey.images() if not label), root.any_example()
             )
-            raise self._refused(
-                f"{readable(first)}: has no class; write it into a .cls or .json of its stem "
-                f"({labelled} of {root.total} images have one), or choose another layout, such as "
-                "--layout classFolders (source.layout)"
-            )
+            raise self._unlabelled(first)
+
+    def _unlabelled(self, image: str) -> InputError:
+        root = self.survey.root
+        return self._refused(
+            f"{readable(image)}: has no class; write it into a .cls or .json of its stem "
+            f"({root.labels()} of {root.total} images have one), or choose another layout, such as "
+            "--layout classFolders (source.layout)"
+        )
 
     def _ignores_samples(self) -> bool:
         return self.choice.has_labels or self.choice.layout not in ("", choices.WEB_DATASET)
@@ -396,9 +410,15 @@ class _Judge:
             [f"{node.path}/**" for node in of[TRAINING]],
             [f"{node.path}/**" for node in chosen] if VALIDATION in parts else [],
         )
+        layout = self._layout(training, parts.get(VALIDATION), level)
+        if self.choice.layout in (choices.DEVKIT, choices.KAGGLE) and layout != self.choice.layout:
+            raise self._refused(
+                f"is no {self.choice.layout} (--layout, source.layout), by the names of its "
+                f"folders and label files: it is read as {layout}; remove layout"
+            )
         return Decision(
-            layout=self._layout(training, parts.get(VALIDATION), level),
-            said=self._said(training, parts.get(VALIDATION), is_test=test),
+            layout=layout,
+            said=self._said(layout, training, parts.get(VALIDATION), is_test=test),
             parts=parts,
             rules=self.rules,
             where=self.where,
@@ -446,9 +466,10 @@ class _Judge:
             parts[VALIDATION] = self._renamed(parts[VALIDATION], training, [of[TRAINING].root])
         top = of[TRAINING].root
         self._check_levels(training, [top.at(root) or top for root in training.roots])
+        layout = self._layout(training, parts.get(VALIDATION), None)
         return Decision(
-            layout=self._layout(training, parts.get(VALIDATION), None),
-            said=self._said(training, parts.get(VALIDATION), is_test=False),
+            layout=layout,
+            said=self._said(layout, training, parts.get(VALIDATION), is_test=False),
             parts=parts,
             rules={},
             where=self.where,
@@ -474,9 +495,10 @@ class _Judge:
             part = Part(by, (self.survey.start,), of=root.path)
         self._check_levels(part, [self._node(one) for one in part.roots])
         top = part.roots[0]
+        layout = self._layout(part, None, None)
         return Decision(
-            layout=self._layout(part, None, None),
-            said=self._said(part, None, is_test=False),
+            layout=layout,
+            said=self._said(layout, part, None, is_test=False),
             parts={TRAINING: part},
             rules=self.rules,
             where=self.where,
@@ -690,14 +712,14 @@ class _Judge:
             return choices.WEB_DATASET
         if training.by in (TABLE, PATTERN):
             return choices.LABELS
-        if self.choice.layout:
-            return self.choice.layout
         if level is not None and tuple(level.path.split("/"))[-3:] == _KAGGLE:
             return choices.KAGGLE
+        labels = None if validation is None else validation.labels
+        if labels is not None and trees.is_of_kit(labels):
+            return choices.DEVKIT
         return choices.CLASS_FOLDERS if validation is None and level is None else choices.TREE
 
-    def _said(self, training: Part, validation: Part | None, *, is_test: bool) -> str:
-        layout = self._layout(training, validation, None)
+    def _said(self, layout: str, training: Part, validation: Part | None, *, is_test: bool) -> str:
         text = f"{layout}: {self._of_part(training)}"
         if validation is not None:
             where = _listed([one or "the source" for one in validation.roots])
@@ -737,6 +759,8 @@ class _Judge:
 
     def _flat(self, nodes: Sequence[Node], *, in_one_folder: bool = False) -> InputError:
         """The error for images in no folders, or in a single one; the caller raises it."""
+        if self.survey.unlabelled:
+            return self._unlabelled(self.survey.unlabelled)
         example = nodes[0].any_example()
         where = f"{_listed([node.path for node in nodes])}: " if nodes[0].path else ""
         if self.split_paths:

@@ -21,6 +21,15 @@ def splits(training: Sequence[str], validation: Sequence[str], *, is_sentence: b
     return f"write {text}" if is_sentence else text
 
 
+def count(number: int, one: str, many: str = "") -> str:
+    """A number of things.
+
+    >>> count(1, "shard"), count(2, "shard"), count(0, "class", "classes")
+    ('1 shard', '2 shards', '0 classes')
+    """
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 def pattern(paths: Iterable[str]) -> str:
     """The lines for classes in the names of images, such as cat.1.jpg; empty if there are none."""
     names = [path.rpartition("/")[2] for path in islice(paths, _SAMPLE)]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources.layouts.contents import Contents
 
 # Entries of a file system that are not the user's data, besides those that begin with a dot.
 _SYSTEM = frozenset((
@@ -94,12 +95,12 @@ class Node:
         return next((one.example for one in self.walk() if one.example), "")
 
     def archives(self) -> "list[Node]":
-        """The archives below it, if all its images are in them; not those in archives."""
+        """The archives below it, if images are in them or beside them; not those in archives."""
         found: list[Node] = []
         nodes = [self]
         while nodes:
             node = nodes.pop()
-            if node.images:
+            if node.images and node is not self:
                 return []
             found += (one for one in node.below.values() if one.is_archive and one.total)
             nodes += (one for one in reversed(node.below.values()) if not one.is_archive)
@@ -115,6 +116,9 @@ class Survey:
         tables: the paths of files that may be tables of labels.
         hidden: one path for each hidden folder that holds entries.
         unlisted: folders of splits that are left out by their names, and were not listed.
+        unlabelled: an image beside which there is a JSON without its class; empty without one.
+        beside: images beside archives of images, which are in no split and no class.
+        contents: its files that are no images but hold some.
         start: the folder that is listed; empty for the root.
         remedy: for images in no folders; what to write if the root is too low.
         place: a folder of the source in messages.
@@ -138,6 +142,9 @@ class Survey:
         self.tables: list[str] = []
         self.hidden: dict[str, None] = {}
         self.unlisted: list[str] = []
+        self.unlabelled = ""
+        self.beside: list[str] = []
+        self.contents = Contents(where)
         self.remedy = ""
         self.start = ""
         self.place: Callable[[str], str] = lambda path: f"{where}: {path}" if path else where
@@ -163,7 +170,8 @@ class Survey:
             node.example = path
 
     def add_file(self, path: str) -> None:
-        """Adds a file that is no image, if it may be a table."""
+        """Adds a file that is no image, if it may be a table or hold images."""
+        self.contents.add(path)
         if not path.lower().endswith(trees.TABLES) or len(self.tables) >= _MOST_TABLES:
             return
         folder = path.rpartition("/")[0]
