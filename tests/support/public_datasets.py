@@ -9,6 +9,8 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from support.cifar import VERSIONS
+from support.parquet_files import hugging_face
 from support.pictures import tar
 
 WNIDS = ("n01440764", "n02102040")
@@ -24,6 +26,7 @@ class Miniature:
         train: the images of each training class.
         validation: the same of validation, by class; the number alone if a label file has them.
         left_out: the images left out by each rule.
+        listed: the same in an archive, where the archive of a test split is listed.
         refused: what the refusal says, if it is refused; then its lines are written.
         lines: what the user writes in place of the refusal's lines, with files to add.
         warns: what the warning says.
@@ -33,6 +36,7 @@ class Miniature:
     train: Mapping[str, int]
     validation: Mapping[str, int] | int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
+    listed: Mapping[str, int] = field(default_factory=dict)
     refused: str = ""
     lines: tuple[str, ...] = ()
     more: Mapping[str, bytes] = field(default_factory=dict)
@@ -367,7 +371,49 @@ MINIATURES: dict[str, Miniature] = {
     "class folders": Miniature(classes("x", ("a", "b")), AB),
 }  # fmt: skip
 
+CIFAR_TRAIN = {"airplane": 6, "ship": 2, "truck": 7}
+CIFAR_TEST = {"airplane": 1, "ship": 2, "truck": 1}
+OF_FILES: dict[str, Miniature] = {
+    **{
+        f"CIFAR, {name}": Miniature(
+            {f"{name}/{path}": content for path, content in files.items()},
+            CIFAR_TRAIN, CIFAR_TEST,
+        )
+        for name, files in VERSIONS.items()
+    },
+    "imagenet-1k of Hugging Face": Miniature(
+        {
+            **{
+                f"data/{split}-0000{n}-of-00002.parquet": hugging_face(
+                    [(WNIDS[n], b"x"), (WNIDS[0], b"x")], WNIDS
+                )
+                for split in ("train", "validation") for n in range(2)
+            },
+            "data/test-00000-of-00001.parquet": hugging_face([("", b"x")], WNIDS, labels=[-1]),
+            "README.md": b"", "classes.py": b"",
+        },
+        {WNIDS[0]: 3, WNIDS[1]: 1}, {WNIDS[0]: 3, WNIDS[1]: 1},
+        {"files and folders of a test split, not listed": 1},
+    ),
+}  # fmt: skip
+"""Data sets whose files hold many images each."""
+
 ARCHIVES: dict[str, Miniature] = {
+    "ILSVRC2012 with devkit": Miniature(
+        {
+            "ILSVRC2012_img_train.tar": tar(
+                {f"{name}.tar": tar({f"{name}_{n}.JPEG": b"x" for n in range(3)}) for name in WNIDS}
+            ),
+            "ILSVRC2012_img_val.tar": tar({f"ILSVRC2012_val_{n}.JPEG": b"x" for n in range(4)}),
+            "ILSVRC2012_img_test.tar": tar({f"ILSVRC2012_test_{n}.JPEG": b"x" for n in range(5)}),
+            "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt": b"1\n2\n1\n2\n",
+            "ILSVRC2012_devkit_t12.tar.gz": b"x",
+        },
+        BOTH,
+        4,
+        {"files and folders of a test split, not listed": 1},
+        {"test split": 5},
+    ),
     "fall11": Miniature(
         {f"{name}.tar": tar({f"{name}_{n}.JPEG": b"x" for n in range(3)}) for name in WNIDS}, BOTH
     ),
