@@ -82,7 +82,8 @@ class LeftOutImages(Model):
     """Images of the source that are not in the dataset."""
 
     count: LongCount = 0
-    """Their number; of hidden folders, the number of these."""
+    """Their number; of hidden folders, and of a test split that is not listed, the number of its
+    files and folders."""
 
     example: Annotated[str, MaxLen(4096)] = ""
     """The path of one."""
@@ -100,6 +101,14 @@ class DecisionStatus(Model):
     left_out: Annotated[dict[str, LeftOutImages], MaxLen(16)] | None = None
     """Images that are left out, by the rule that does so."""
 
+
+# What index counts by these rules, which are no images: one, several, and what follows.
+NOT_IMAGES = {
+    "hidden folders": ("hidden folder", "hidden folders", ""),
+    "files and folders of a test split, not listed": (
+        "file or folder", "files and folders", " of a test split, not listed",
+    ),
+}  # fmt: skip
 
 _BEFORE_LISTED = ("fetch", "listing", "packing")
 
@@ -190,7 +199,7 @@ class DatasetStatus(Model):
             (boxes.damaged_annotations, "damaged annotation", "damaged annotations", ""),
         )
         by_rule = tuple(
-            (found.count, "image", "images", f" ({rule})")
+            (found.count, *NOT_IMAGES.get(rule, ("image", "images", f" ({rule})")))
             for rule, found in (decision.left_out or {}).items()
         )
         return ", ".join(

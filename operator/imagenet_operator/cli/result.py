@@ -284,6 +284,7 @@ def as_json(result: Result, outcome: str) -> dict[str, Any]:
         outcome: Succeeded, Failed or Interrupted.
     """
     status, failure = result.job.status, result.failure
+    decision = None if status.dataset is None else status.dataset.decision
     return {
         "type": "result",
         "outcome": outcome,
@@ -300,6 +301,7 @@ def as_json(result: Result, outcome: str) -> dict[str, Any]:
             "key": status.listed.key if status.listed else None,
             "folder": str(result.dataset) if result.dataset else None,
             "reused": result.is_reused,
+            "decision": decision.to_manifest() if decision else None,
         },
         "model": {"folder": str(result.model), **result.training.get("model", {})}
         if result.model

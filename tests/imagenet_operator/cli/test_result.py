@@ -151,6 +151,25 @@ def test_what_the_dataset_lacks_of_its_source_is_one_line(tmp_path: Path) -> Non
     ) in result.as_text(end)
 
 
+def test_how_the_source_was_read_is_said(tmp_path: Path) -> None:
+    left_out = {
+        rule: {"count": count, "example": "x"}
+        for rule, count in (
+            ("test split", 1), ("equal copies", 2), ("hidden folders", 1),
+            ("files and folders of a test split, not listed", 1),
+        )
+    }  # fmt: skip
+    decision = {"said": "tree: …", "warnings": ["classes …"], "leftOut": left_out}
+    end = collected(tmp_path, SUCCEEDED, dataset={**DATASET, "decision": decision})
+    text = result.as_text(end)
+    assert "  source    tree: …; classes …\n" in text
+    assert (
+        "  left out  1 image (test split), 2 images (equal copies), 1 hidden folder, "
+        "1 file or folder of a test split, not listed\n"
+    ) in text
+    assert result.as_json(end, "Succeeded")["dataset"]["decision"] == decision
+
+
 @pytest.mark.parametrize(("share", "is_said"), [(0.05, False), (0.25, True)])
 def test_a_long_wait_for_data_is_one_line(share: float, is_said: bool, tmp_path: Path) -> None:
     wait: dict[str, Any] = {

@@ -26,6 +26,10 @@ def test_digits_from_the_archive_to_a_prediction(tmp_path: Path) -> None:
     assert first["validation"]["top1"] >= 0.95
     assert first["restarts"] == 0
     assert not first["dataset"]["reused"]
+    decision = first["dataset"]["decision"]
+    assert decision == {"said": "classFolders: classes are the archives"}
+    stored = json.loads((tmp_path / "jobs" / "digits" / "job.json").read_text())
+    assert stored["job"]["status"]["dataset"]["decision"] == decision
     dataset = json.loads((Path(first["dataset"]["folder"]) / "dataset.json").read_text())
     assert dataset["droppedClasses"] == {"9": 12}
     model = Path(first["model"]["folder"])

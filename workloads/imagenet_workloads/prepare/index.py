@@ -235,7 +235,7 @@ def _decision(source: Source, found: Scan) -> dict[str, Any]:
     for warning in source.warnings:
         _log.warning("%s", warning)
     for name, one in left_out.items():
-        _log.info("left out: %s %s, such as %s", one["count"], name, one["example"])
+        _log.info("left out (%s): %s, such as %s", name, one["count"], one["example"])
     # The termination message of a pod has 4,096 bytes.
     document = {
         "said": _cut(source.said, 500),

@@ -63,6 +63,12 @@ def test_a_folder_one_level_too_low_is_refused_with_the_path_to_write(tmp_path: 
         classes(root / "a")
 
 
+def test_the_path_to_write_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write(tmp_path / "source", ("a/1.jpg", "b/2.jpg")))
+    with pytest.raises(InputError, match=rf"^a: .* write --source {tmp_path}/source \(path\)"):
+        classes(Path("a"))
+
+
 @pytest.mark.parametrize("stray", [1, 2])
 def test_images_beside_the_class_folders_are_left_out_up_to_one_percent(
     stray: int, tmp_path: Path
@@ -82,8 +88,10 @@ def test_images_beside_the_class_folders_are_left_out_up_to_one_percent(
 @pytest.mark.parametrize("names", [("train/1.jpg", "val/2.jpg"), ("test/1.jpg", "train/1.jpg")])
 def test_splits_without_class_folders_are_refused(names: tuple[str, ...], tmp_path: Path) -> None:
     for path in (write(tmp_path / "source", names), write_tar(tmp_path / "x.tar", names)):
-        with pytest.raises(InputError, match="are splits, not classes"):
+        with pytest.raises(InputError, match="are splits, not classes") as caught:
             classes(path)
+        # The folder above has the splits too.
+        assert "write --source" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

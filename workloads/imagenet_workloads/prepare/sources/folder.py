@@ -46,7 +46,7 @@ class FolderListing(Listing):
         self.start = start
         self.where = str(root / start)
         self.below = f"--source {root}/", "path"
-        self.remedy = f"write --source {(root / start).parent} (path), or "
+        self.remedy = f"write --source {(root / start).absolute().parent} (path), or "
         self._top = root
         self._root = root / start
         self._real_root = os.path.realpath(self._root)

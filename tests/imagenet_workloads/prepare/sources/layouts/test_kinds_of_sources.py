@@ -226,6 +226,23 @@ def test_a_table_of_sizes_alone_is_refused(tmp_path: Path) -> None:
         labels.read(path, lambda: iter(("a.jpg",)), ["n0"])
 
 
+@pytest.mark.parametrize(
+    ("file", "hint"),
+    [
+        ("train-annotations-human-imagelabels.csv", "is a table of Open Images: keep one line of"),
+        ("class-descriptions-boxable.csv", "is a table of Open Images: keep one line of ImageID"),
+        ("annotations/instances_train.json", "may be of COCO: python -c "),
+        ("labels.mat", "may hold labels: pip install scipy; python -c "),
+    ],
+)
+def test_labels_of_another_form_are_named(file: str, hint: str, tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "x", {"1.jpg": b"x", "2.jpg": b"x", file: b"ImageID,x\n0,1\n"})
+    with pytest.raises(InputError) as caught:
+        counted(root)
+    assert f"{file} {hint}" in str(caught.value)
+    assert "then --labels-csv labels.csv (source.labels: {csv: labels.csv})" in str(caught.value)
+
+
 def test_shards_of_one_split_are_training_images(tmp_path: Path) -> None:
     names = {f"imagenet-val-{n}.tar": shard("v", n) for n in range(2)}
     assert counted(write_folder(tmp_path / "w", names)) == {"0": 4, "1": 2}

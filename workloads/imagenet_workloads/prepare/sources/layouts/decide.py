@@ -738,7 +738,7 @@ class _Judge:
         if part.by == SAMPLES:
             nodes = [self._node(root) for root in part.roots]
             shards = sum(max(1, len(node.archives())) for node in nodes)
-            return f"{shards} shards, labels beside the images"
+            return f"{lines.count(shards, 'shard')}, labels beside the images"
         if part.by == TABLE:
             assert part.table is not None
             return f"labels of {_base(str(part.table.file))}"
@@ -770,8 +770,10 @@ class _Judge:
         lie = (
             "are in one folder, and a network needs two or more classes; "
             if in_one_folder
-            else f"are in no folders, so they have no classes; {self.survey.remedy}"
+            else "are in no folders, so they have no classes; "
         )
+        if not in_one_folder and not self.split_paths:
+            lie += self.survey.remedy
         return self._refused(
             f"{where}its images (such as {readable(example)}) {lie}"
             "give a table of them by --labels-csv FILE "
