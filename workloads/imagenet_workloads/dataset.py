@@ -235,6 +235,9 @@ class Dataset:
         classes = fields.texts("classes")
         if len(set(classes)) != len(classes):
             raise fields.wrong("classes", "names a class twice")
+        std = fields.three_numbers("std")
+        if min(std) < 0:
+            raise fields.wrong("std", f"must be at least 0 for each colour, not {min(std):g}")
         writer = fields.object("writer")
         splits = fields.object("splits")
         skipped = fields.object("skipped")
@@ -254,7 +257,7 @@ class Dataset:
             train=_read_split(splits.object("train"), len(classes), format),
             validation=_read_split(splits.object("validation"), len(classes), format),
             mean=fields.three_numbers("mean"),
-            std=fields.three_numbers("std"),
+            std=std,
             skipped=Skipped(
                 count=skipped.integer("count"),
                 report=skipped.file_name("report") if skipped.has("report") else None,

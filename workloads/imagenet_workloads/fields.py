@@ -132,11 +132,10 @@ class Fields:
     def three_numbers(self, name: str) -> tuple[float, float, float]:
         """A list of exactly three numbers, one a colour channel."""
         values = self._typed(name, list, "a list")
-        if len(values) != 3 or not all(
-            isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
-            for value in values
-        ):
-            raise self.wrong(name, f"must be three numbers, one a channel, not {values!r}")
+        if len(values) != 3 or not all(map(_is_finite, values)):
+            shown = repr(values)
+            shown = shown if len(shown) <= 100 else f"{shown[:99]}…"
+            raise self.wrong(name, f"must be three numbers, one a channel, not {shown}")
         red, green, blue = (float(value) for value in values)
         return red, green, blue
 
@@ -172,6 +171,15 @@ def _parse(text: str, where: str) -> Any:
         raise InputError(f"{where}: is not valid JSON: its values are nested too deeply") from None
     except ValueError as error:
         raise InputError(f"{where}: is not valid JSON: {error}") from error
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
 
 
 def _kind(value: object) -> str:

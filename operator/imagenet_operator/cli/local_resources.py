@@ -9,7 +9,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -129,10 +129,30 @@ def from_options(arguments: argparse.Namespace) -> LocalResources:
     workdir = resolved(arguments.workdir)
     return LocalResources(
         workdir,
-        Volumes(workdir / "volumes", dict(arguments.volume), dict(arguments.secret)),
+        Volumes(
+            workdir / "volumes",
+            _folders("--volume", arguments.volume),
+            _folders("--secret", arguments.secret),
+        ),
         gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev"))),
         settings(arguments.metrics_port),
     )
+
+
+def _folders(option: str, given: Sequence[tuple[str, Path]]) -> dict[str, Path]:
+    """The folder of each name of an option.
+
+    Raises:
+        LocalError: A name is given twice.
+    """
+    found: dict[str, Path] = {}
+    for name, folder in given:
+        if name in found:
+            raise LocalError(
+                f"{option} {name} is given twice, as {found[name]} and {folder}; give it once"
+            )
+        found[name] = folder
+    return found
 
 
 def resolved(workdir: Path) -> Path:

@@ -154,6 +154,15 @@ def test_a_folder_for_a_claim_that_the_job_does_not_have_is_refused(workplace: W
     assert "raw" in finished.errors.partition("write one of ")[2]
 
 
+@pytest.mark.parametrize("option", ["--volume", "--secret"])
+def test_a_folder_that_is_given_twice_is_refused(option: str, workplace: Workplace) -> None:
+    given = f"raw={workplace.workdir}"
+    finished = workplace.run(option, given, option, given)
+
+    assert finished.code == 3
+    assert f"{option} raw is given twice, as {workplace.workdir} and " in finished.errors
+
+
 def test_a_metrics_port_that_is_taken_can_be_moved(workplace: Workplace) -> None:
     with (
         closing(socket.create_server(("0.0.0.0", 0))) as everywhere,

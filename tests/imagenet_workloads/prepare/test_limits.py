@@ -49,12 +49,12 @@ def test_a_wrong_limit_is_named(value: object, tmp_path: Path) -> None:
 
 def test_the_error_names_the_first_images_and_the_ways_out() -> None:
     skipped = [
-        SkippedImage(f"a/{number}\udcff.jpg", "a", f"reason {number}") for number in range(5)
+        SkippedImage(f"a/{number}\udcff.jpg", "a", f"reason {number}") for number in range(12)
     ]
     message = str(limits.too_many(skipped, 100, 3, "the dataset"))
+    first = "; ".join(rf"a/{number}\xff.jpg: reason {number}" for number in range(10))
     assert message == (
-        r"5 damaged images in the dataset, and 3 of 100 are allowed (a/0\xff.jpg: reason 0; "
-        r"a/1\xff.jpg: reason 1; a/2\xff.jpg: reason 2; …); mend or remove them, or raise "
-        "--max-skipped-fraction (maxSkippedFraction)"
+        f"12 damaged images in the dataset, and 3 of 100 are allowed ({first}; …); mend or remove "
+        "them, or raise --max-skipped-fraction (maxSkippedFraction)"
     )
-    assert "…" not in str(limits.too_many(skipped[:3], 100, 2, "the dataset"))
+    assert "…" not in str(limits.too_many(skipped[:10], 100, 2, "the dataset"))

@@ -134,15 +134,29 @@ def test_seal_fails_beyond_the_fraction_and_names_the_report(
     }
 
 
-def test_pack_fails_as_soon_as_its_shard_alone_has_too_many(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_pack_names_all_damaged_images_if_a_shard_alone_has_too_many(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bad = {name: {f"{number}.jpg": b"rubbish" for number in range(15)} for name in "ab"}
     source, data, key = planned(tmp_path, bad, "--max-skipped-fraction", "0.1")
-    assert run("pack", "--data", data, "--key", key, "--source", source, "--shard", 1) == 3
-    message = capfd.readouterr().err
-    assert "4 damaged images in train-00001-of-00002 alone, and 3 of 30 are allowed" in message
-    assert not [name for name in contents(dataset_of(data, key)) if "train-" in name[:7]]
+    pack = ("pack", "--data", data, "--key", key, "--source", source)
+    for shard, names, count in (
+        (("--shard", 1), "train-00001-of-00002", 15),
+        ((), "train-00000-of-00002 and train-00001-of-00002", 30),
+    ):
+        assert run(*pack, *shard) == 3
+        message = capfd.readouterr().err
+        assert f"{count} damaged images in {names} alone, and 3 of 30 are allowed" in message
+        assert caplog.text.count("skipped ") == count
+        caplog.clear()
+        assert not [name for name in contents(dataset_of(data, key)) if "train-" in name[:7]]
+    # A source that is broken altogether is not read to its end.
+    monkeypatch.setattr("imagenet_workloads.prepare.pack._MOST_NAMED", 1)
+    assert run(*pack) == 3
+    assert "15 damaged images in train-00000-of-00002 alone" in capfd.readouterr().err
 
 
 def test_an_error_of_the_disk_is_worth_another_try(

@@ -74,6 +74,66 @@ def test_numbers_without_names_are_the_classes(root: Path, tmp_path: Path) -> No
     assert read_dataset(prepare(root, tmp_path / "data", "--shards", "1")).classes == ("30", "7")
 
 
+TYPES: dict[str, tuple[pa.Array, tuple[str, ...] | str]] = {
+    "float": (pa.array([1.0, 2.0]), ("1", "2")),
+    "bool": (pa.array([True, False]), ("true", "false")),
+    "binary": (pa.array([b"a", b"b"]), ("a", "b")),
+    "large_binary": (pa.array([b"a", b"b"], pa.large_binary()), ("a", "b")),
+    "binary_view": (pa.array([b"a", b"b"], pa.binary_view()), ("a", "b")),
+    "string_view": (pa.array(["a", "b"], pa.string_view()), ("a", "b")),
+    "dictionary": (pa.array(["a", "b"]).dictionary_encode(), ("a", "b")),
+    "broken numbers": (pa.array([1.5, 2.0]), r"row 0 has no class \(label is 1\.5\)"),
+    "not a number": (pa.array([1.0, float("nan")]), r"row 1 has no class \(label is nan\)"),
+    "infinite": (pa.array([1.0, float("inf")]), r"row 1 has no class \(label is inf\)"),
+    "no text": (pa.array([b"\xff", b"b"]), r"the class name '\\udcff' is not UTF-8"),
+    "lists": (
+        pa.array([[1], [2]]),
+        r"its column label is of the type list<.*; write whole",
+    ),
+    "dates": (pa.array([1, 2], pa.date32()), r"its column label is of the type date32\[day\]"),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_labels_may_be_of_these_types(name: str, root: Path) -> None:
+    labels, expected = TYPES[name]
+    # Images in a column of any name beside a binary column of labels.
+    table = pa.table({"anything": pa.array([b"x", b"y"]), "label": labels})
+    (root / "x.parquet").write_bytes(written(table, 10))
+    source = volume.open_source(root / "x.parquet")
+    if isinstance(expected, str):
+        with pytest.raises(InputError, match=expected):
+            list(source.scan(Notes()))
+    else:
+        assert tuple(image.class_name for image in source.scan(Notes())) == expected
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(
+    ("labels", "is_right"), [([0, 1], True), (["dog", "cat"], True), (["0", "1"], False)]
+)
+def test_the_names_of_labels_in_one_file_are_those_of_all(
+    labels: list[int] | list[str], is_right: bool, order: int, root: Path
+) -> None:
+    plainly = pa.table({"image": pa.array([b"x", b"y"]), "label": pa.array(labels)})
+    files = [hugging_face(rows(IMAGES)[:2], NAMES, labels=[0, 1]), written(plainly, 10)][::order]
+    for number, content in enumerate(files):
+        (root / f"{number}.parquet").write_bytes(content)
+    source = volume.open_source(root)
+    if is_right:
+        assert [one.class_name for one in source.scan(Notes())] == ["dog", "cat"] * 2
+    else:
+        with pytest.raises(InputError, match="has the label 0, which is none of the 2 class names"):
+            list(source.scan(Notes()))
+
+
+def test_a_file_of_another_name_is_refused(root: Path) -> None:
+    for name in ("train-0", "train-1", "extra-0"):
+        (root / f"{name}.parquet").write_bytes(plain(rows(IMAGES)))
+    with pytest.raises(InputError, match=r"train-0\.parquet names a split and extra-0.par"):
+        volume.open_source(root)
+
+
 def test_files_of_a_validation_split_validate(root: Path, tmp_path: Path) -> None:
     every = rows(IMAGES)
     (root / "data").mkdir()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from imagenet_workloads.dataset import read_dataset
-from support.pictures import collection, write_folder
+from support.pictures import collection, tar, write_folder
 from support.preparation import WITHOUT_PRIVILEGES, contents, dataset_of, finish, start
 
 USER = f"{os.geteuid()}:{os.getegid()}"
@@ -40,6 +40,17 @@ def test_an_unreadable_folder_is_named_with_owner_and_user(tmp_path: Path) -> No
         f"this process is {USER}); let this user read it"
     ) in errors
     assert contents(tmp_path / "data") == {}
+
+
+def test_an_unreadable_folder_beside_archives_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "more").mkdir(parents=True)
+    for name, images in IMAGES.items():
+        (source / f"{name}.tar").write_bytes(tar(images))
+    with mode(source / "more", 0o300):
+        code, _, errors = run("index", "--source", source, "--data", tmp_path / "data")
+    assert code == 3, errors
+    assert f"{source}/more: cannot be listed: Permission denied" in errors
 
 
 def test_a_folder_whose_files_cannot_be_looked_at_is_told(tmp_path: Path) -> None:

@@ -14,7 +14,11 @@ from imagenet_workloads.dataset import RECORD_IO, TF_RECORD, files_named
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.formats import recordio
 from imagenet_workloads.reading import records as module
-from imagenet_workloads.reading.record_formats import parse_record_io, record_io_identity
+from imagenet_workloads.reading.record_formats import (
+    parse_record_io,
+    record_io_identity,
+    record_io_label,
+)
 from imagenet_workloads.reading.records import Records, open_paths, open_split
 from support.image_splits import FORMATS, open_images, without_indexes, write_split
 
@@ -97,6 +101,17 @@ def test_a_record_with_several_labels_has_the_first() -> None:
     header = struct.pack("<IfQQ", 2, 0, 7, 0) + struct.pack("<ff", 5, 6)
     record = b"".join(recordio.encode(header, b"image"))
     assert parse_record_io(record) == (b"image", 5, 7)
+
+
+@pytest.mark.parametrize("label", [float("inf"), float("nan"), 1.5])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_label_that_is_no_whole_number_is_damage(label: float, several: bool) -> None:
+    header = struct.pack("<IfQQ", several, 0 if several else label, 7, 0)
+    record = b"".join(recordio.encode(header + struct.pack("<f", label) * several, b"image"))
+    with pytest.raises(ValueError, match=r"its label is (inf|nan|1\.5), and no whole number"):
+        parse_record_io(record)
+    with pytest.raises(ValueError, match=r"its label is (inf|nan|1\.5), and no whole number"):
+        record_io_label(lambda start, size: record[start : start + size], len(record))
 
 
 def test_a_folder_stands_for_its_record_files(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from imagenet_workloads.dataset import Dataset, Packing, Split, WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.train.inputs import Inputs, plain_inputs
+from imagenet_workloads.train.inputs import Inputs, choose_inputs, plain_inputs
+from imagenet_workloads.train.options import parse
 
 MEAN, STD = (120.0, 110.0, 100.0), (60.0, 61.0, 62.0)
 SMALL, COPIED = Packing(36, 90, "planes"), Packing(None, 95, "opencv")
@@ -71,6 +72,14 @@ def test_a_step_that_is_not_done_here_is_refused(
     with pytest.raises(InputError) as caught:
         Inputs.read(Fields(document, "result.json: inputs"))
     assert message in str(caught.value)
+
+
+def test_pixels_cannot_be_divided_by_a_std_of_0() -> None:
+    none = Split(0, ())
+    dataset = Dataset("k", WriterVersion("2", "opencv"), {}, ("a",), none, none, MEAN, (1, 0, 1))
+    with pytest.raises(InputError, match=r"dataset k: its std is 0 for green, .* --rgb-std 1,1,1"):
+        choose_inputs(parse([], {}), dataset)
+    assert choose_inputs(parse(["--rgb-std", "2,2,2"], {}), dataset).std == (2, 2, 2)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from imagenet_workloads.prepare.shards import SkippedImage
 from imagenet_workloads.prepare.sources.source import readable
 
 _FILE = "limits.json"
-_NAMED = 3
+_NAMED = 10
 _NAMED_CLASSES = 10
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,10 @@ def allowed(max_skipped_fraction: float, images: int) -> int:
 
 
 def too_many(skipped: Sequence[SkippedImage], images: int, allowed: int, where: str) -> InputError:
-    """The error for more damaged images than are allowed; the caller raises it."""
+    """The error for more damaged images than are allowed; the caller raises it.
+
+    The log or the report has those that it does not name.
+    """
     first = "; ".join(f"{readable(image.name)}: {image.reason}" for image in skipped[:_NAMED])
     return InputError(
         f"{len(skipped)} damaged images in {where}, and {allowed} of {images} are allowed "

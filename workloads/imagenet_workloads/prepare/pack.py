@@ -48,6 +48,8 @@ _log = logging.getLogger(__name__)
 
 # Images in a batch: one by one, the hand-over would cost a tenth of the work.
 _BATCH = 16
+# Damaged images beyond the allowed ones that are named before a shard is given up.
+_MOST_NAMED = 1000
 # Extra threads: while one waits for the disk or the interpreter, another works.
 _SPARE = 1
 _SECONDS_BETWEEN_LINES = 10.0
@@ -149,12 +151,23 @@ def _pack_all(
         for split in sorted({shard.split for shard in missing})
     }
     try:
+        too_many: list[tuple[str, list[SkippedImage]]] = []
         for shard in missing:
             work = _Work(sources[shard.split], plan, codec)
-            _Packing(dataset, plan, shard, allowed, recorder, sample).write(work, request.threads)
+            packing = _Packing(dataset, plan, shard, allowed, recorder, sample)
+            packing.write(work, request.threads)
+            if packing.has_too_many:
+                too_many.append((shard.name, packing.skipped))
+            if packing.is_hopeless:
+                break
     finally:
         for source in sources.values():
             source.close()
+    if too_many:
+        # Of all shards at once: each run that names a few more costs as long as this one.
+        damaged = [image for _, skipped in too_many for image in skipped]
+        where = f"{' and '.join(name for name, _ in too_many)} alone"
+        raise limits.too_many(damaged, plan.images(), allowed, where)
     speed = sample.images_per_second()
     if speed is not None:
         recorder.decoded(speed)
@@ -219,7 +232,14 @@ def _upright_boxes(image: PlannedImage, content: bytes) -> tuple[Box, ...]:
 
 
 class _Packing:
-    """The writing of one shard."""
+    """The writing of one shard.
+
+    Seal checks all shards together, but one shard may already have too many damaged images. Then
+    it is not written, and read to its end, so that the log names all of them.
+
+    Attributes:
+        skipped: the damaged images.
+    """
 
     def __init__(
         self,
@@ -236,13 +256,24 @@ class _Packing:
         self._allowed = allowed
         self._recorder = recorder
         self._sample = sample
-        self._skipped: list[SkippedImage] = []
+        self.skipped: list[SkippedImage] = []
         self._boxes: list[ImageBoxes] = []
         self._per_class = [0] * len(plan.classes)
         self._statistics = ChannelStatistics()
         self._pace = _Pace(shard)
 
+    @property
+    def has_too_many(self) -> bool:
+        """Whether more images are damaged than are allowed for all shards."""
+        return len(self.skipped) > self._allowed
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether so many are that to name the rest would help nobody."""
+        return len(self.skipped) > self._allowed + _MOST_NAMED
+
     def write(self, work: _Work, threads: int) -> None:
+        """Write the shard, unless it has too many damaged images."""
         with ExitStack() as stack:
             files = [
                 stack.enter_context(atomic_files.NewFile(self._dataset / name))
@@ -253,6 +284,10 @@ class _Packing:
             for batch in _batches(work.reads(images, self._dataset), work, threads):
                 self._take(writer, batch)
                 files[0].write_behind()
+                if self.is_hopeless:
+                    break
+            if self.has_too_many:
+                return
             for new in files:
                 new.finish()
             self._publish(writer, files)
@@ -267,23 +302,20 @@ class _Packing:
                 self._per_class[image.label] += 1
                 if image.boxes:
                     self._boxes.append(ImageBoxes(image.key, image.boxes))
+        if self.has_too_many:
+            return
         before = writer.bytes
         with atomic_files.telling_where(self._dataset / self._shard.record):
             writer.append(whole)
         self._statistics += batch.statistics
         self._sample.offer(whole)
         self._recorder.packed(len(whole), writer.bytes - before)
-        self._pace.more(len(batch.done), len(self._skipped))
+        self._pace.more(len(batch.done), len(self.skipped))
 
     def _skip(self, image: PlannedImage, reason: str) -> None:
         _log.warning("skipped %s: %s", readable(image.name), reason)
-        self._skipped.append(SkippedImage(image.name, self._plan.classes[image.label], reason))
+        self.skipped.append(SkippedImage(image.name, self._plan.classes[image.label], reason))
         self._recorder.skipped()
-        # Seal checks all shards together, but one shard may already exceed the limit.
-        if len(self._skipped) > self._allowed:
-            raise limits.too_many(
-                self._skipped, self._plan.images(), self._allowed, f"{self._shard.name} alone"
-            )
 
     def _publish(self, writer: ShardWriter, files: list[atomic_files.NewFile]) -> None:
         if shards.is_whole(self._dataset, self._shard):
@@ -298,7 +330,7 @@ class _Packing:
             index_sha256=index_sha256,
             per_class=tuple(self._per_class),
             statistics=self._statistics,
-            skipped=tuple(self._skipped),
+            skipped=tuple(self.skipped),
             boxes=tuple(self._boxes),
         )
         try:

@@ -112,7 +112,7 @@ def record_io_label(read: Read, size: int) -> int:
     if length >= _IMAGE_HEADER.size:
         labels, label, _, _ = _IMAGE_HEADER.unpack_from(head, _PIECE.size)
         if not labels:
-            return int(label)
+            return _whole(label)
     return parse_record_io(read(0, size)).label
 
 
@@ -164,7 +164,7 @@ def parse_record_io(record: bytes) -> LabelledImage:
     labels, label, identity, _ = _IMAGE_HEADER.unpack_from(data)
     if labels:
         (label,) = struct.unpack_from("<f", data, _IMAGE_HEADER.size)
-    return LabelledImage(data[_IMAGE_HEADER.size + 4 * labels :], int(label), identity)
+    return LabelledImage(data[_IMAGE_HEADER.size + 4 * labels :], _whole(label), identity)
 
 
 def parse_tf_record(record: bytes) -> LabelledImage:
@@ -190,6 +190,13 @@ def parse_tf_record(record: bytes) -> LabelledImage:
     if encoded is None or label is None:
         raise ValueError("it lacks image/encoded or image/class/label")
     return LabelledImage(encoded, label - 1, length << 32 | _CHECKSUM.unpack(checksum)[0])
+
+
+def _whole(label: float) -> int:
+    """A label of a RecordIO record, which has it as a floating-point number."""
+    if not label.is_integer():
+        raise ValueError(f"its label is {label}, and no whole number")
+    return int(label)
 
 
 def _piece(header: bytes) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from imagenet_workloads.dataset import Dataset, Packing
+from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.options.reader import is_ordered
@@ -165,7 +166,17 @@ def _require_alike(
 
 
 def choose_inputs(options: Options, dataset: Dataset | None = None) -> Inputs:
-    """Return what the command line says, and where it is silent the dataset's own mean and std."""
+    """Return what the command line says, and where it is silent the dataset's own mean and std.
+
+    Raises:
+        InputError: The dataset's std is 0, and the command line has none.
+    """
+    if options.data.rgb_std is None and dataset is not None and min(dataset.std) <= 0:
+        colour = ("red", "green", "blue")[dataset.std.index(min(dataset.std))]
+        raise InputError(
+            f"the dataset {dataset.key}: its std is 0 for {colour}, as all its pixels are equally "
+            f"{colour}, and pixels cannot be divided by it; write --rgb-std 1,1,1 (extraArgs)"
+        )
     edge = min(options.model.image_shape[1:])
     resize = options.data.validation_resize
     if resize is None:

@@ -197,9 +197,7 @@ def _listed(folder: Path) -> Iterator[str]:
             for entry in listing:
                 yield entry.name
     except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be listed: {error.strerror}{_permissions(folder)}"
-        ) from error
+        raise unlistable(folder, error) from error
 
 
 def _read_file(root: Path, real_root: str, name: str, size: int) -> bytes:
@@ -231,6 +229,11 @@ def _read_file(root: Path, real_root: str, name: str, size: int) -> bytes:
         return data
     finally:
         os.close(descriptor)
+
+
+def unlistable(folder: Path, error: OSError) -> InputError:
+    """The error for a folder that may not be read, with its owner and this process's user."""
+    return InputError(f"{folder}: cannot be listed: {error.strerror}{_permissions(folder)}")
 
 
 def _permissions(folder: Path) -> str:

@@ -13,6 +13,7 @@ from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.archive_layouts import FORMATS
 from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.decided import DecidedSource
+from imagenet_workloads.prepare.sources.folder import unlistable
 from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder
 from imagenet_workloads.prepare.sources.layouts.choice import CIFAR, PARQUET, Choice
 from imagenet_workloads.prepare.sources.layouts.contents import Contents
@@ -101,8 +102,7 @@ def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
                     elif not is_hidden(entry.name) and not entry.name.startswith(_KIT):
                         # A link may lead to a folder that is read anyway.
                         below += [] if entry.is_symlink() else [trees.join(folder, entry.name)]
-        except OSError:
-            # The scan of its folders says why.
-            continue
+        except OSError as error:
+            raise unlistable(root / folder, error) from error
         yield folder, sorted(names)
         folders += sorted(below, reverse=True)

@@ -101,12 +101,17 @@ class ParquetFile:
 
     def _class_of(self, value: Any, row: int) -> str:
         if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
+            value = value.decode("utf-8", "surrogateescape")
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, str) and value:
+            if self.class_names and value not in self.class_names:
+                raise InputError(
+                    f"{self.where}: row {row} has the {self.label} {readable(value)}, which is "
+                    f"none of the {len(self.class_names)} class names in the metadata of the files"
+                )
             return value
         if isinstance(value, int) and value >= 0:
             if not self.class_names:
@@ -146,7 +151,7 @@ def open_parquet(blob: Blob) -> ParquetFile:
             starts=tuple(accumulate(rows, initial=0))[:-1],
             row_bytes=blob.size // max(1, sum(rows)),
             metadata=metadata,
-            image=_image_column(schema, features, blob.where),
+            image=_image_column(schema, features, label, blob.where),
             label=label,
             class_names=_names(features.get(label)),
         )
@@ -249,19 +254,24 @@ def _is_a(feature: Any, kind: str) -> bool:
     return isinstance(feature, dict) and feature.get("_type") == kind
 
 
-def _image_column(schema: "pa.Schema", features: dict[str, Any], where: str) -> str:
+def _is_binary(type: "pa.DataType") -> bool:
     import pyarrow.types as types
 
-    def is_binary(type: "pa.DataType") -> bool:
-        tests = (types.is_binary, types.is_large_binary, types.is_binary_view)
-        return any(test(type) for test in tests)
+    tests = (types.is_binary, types.is_large_binary, types.is_binary_view)
+    return any(test(type) for test in tests)
+
+
+def _image_column(schema: "pa.Schema", features: dict[str, Any], label: str, where: str) -> str:
+    import pyarrow.types as types
 
     found: dict[str, str] = {}
     for field in schema:
-        if is_binary(field.type):
+        if field.name == label:
+            continue
+        if _is_binary(field.type):
             found[field.name] = field.name
         elif types.is_struct(field.type) and any(
-            one.name == _BYTES and is_binary(one.type) for one in field.type
+            one.name == _BYTES and _is_binary(one.type) for one in field.type
         ):
             found[field.name] = f"{field.name}.{_BYTES}"
     name = _chosen(found, [n for n in found if _is_a(features.get(n), "Image")], IMAGE_COLUMNS)
@@ -289,10 +299,16 @@ def _label_column(schema: "pa.Schema", features: dict[str, Any], where: str) -> 
     found = {
         field.name: field.name
         for field in schema
-        if is_label(field.type) or (field.name in LABEL_COLUMNS and types.is_binary(field.type))
+        if is_label(field.type) or (field.name in LABEL_COLUMNS and _is_binary(field.type))
     }
     labels = [name for name in found if _is_a(features.get(name), "ClassLabel")]
     name = _chosen(found, labels, LABEL_COLUMNS, any_single=False)
+    named = next((field for field in schema if field.name in LABEL_COLUMNS), None)
+    if name is None and named is not None:
+        raise InputError(
+            f"{where}: its column {readable(named.name)} is of the type {named.type}; write whole "
+            "numbers or names"
+        )
     if name is None:
         raise InputError(
             f"{where}: has no column of labels, numbers or names, among {_listed(schema.names)}; "
