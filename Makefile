@@ -76,7 +76,7 @@ $(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constr
 	@$(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV), 2 of 3: both packages, what they need, and the tools of the tests; 1.4 GB"
 	@$(BIN)/pip install --quiet $(CONSTRAINTS) -r constraints/development.in \
-		-e ./operator -e './workloads[export,mxnet,hugging-face,kaggle,parquet,plot,s3]'
+		-e ./operator -e './workloads[export,heic,mxnet,hugging-face,kaggle,parquet,plot,s3]'
 	@echo "installing into $(VENV), 3 of 3: MXNet 1.9.1; 0.2 GB"
 	@$(VENV)/$(INSTALL_MXNET)
 	@$(BIN)/python images/link_libraries.py

@@ -78,7 +78,7 @@ LOCKS = {
     "workloads-preparation": Lock(
         ("workloads", "numpy", "preparation"),
         "workloads",
-        ("hugging-face", "kaggle", "parquet", "s3"),
+        ("heic", "hugging-face", "kaggle", "parquet", "s3"),
     ),
     "workloads-mxnet": Lock(
         ("workloads", "numpy", "horovod"), "workloads", ("mxnet", "s3"), ("mxnet", *_HOROVOD)

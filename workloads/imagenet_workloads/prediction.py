@@ -27,7 +27,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.exported_files import OnnxModel, format_of
 from imagenet_workloads.fields import Fields, read_json
 from imagenet_workloads.frameworks import DEFAULT, FRAMEWORKS
-from imagenet_workloads.prepare import codecs, image_metadata, image_size
+from imagenet_workloads.prepare import codecs, heif, image_metadata, image_size
 from imagenet_workloads.prepare.codecs import opencv
 from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS, Codec, Recipe
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
@@ -248,13 +248,21 @@ def decode_image(data: bytes, origin: str, channels: int) -> Pixels:
     """Decodes an image file: height x width x channels in 0..255, upright by its orientation.
 
     Args:
-        data: its content, in any format that OpenCV reads.
+        data: its content, in any format that OpenCV reads, or HEIC.
         origin: of it, for messages.
         channels: 3 for RGB, 1 for grey (luminance).
 
     Raises:
         InputError: it is no image.
     """
+    if heif.is_heif(data):
+        try:
+            pixels = heif.decode(data)
+        except DamagedImageError as error:
+            raise InputError(f"{origin}: {error}") from None
+        if channels == 3:
+            return pixels
+        return cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[:, :, np.newaxis].astype(np.uint8)
     size = image_size.claimed(data)
     if size is not None and size[0] * size[1] > MOST_PIXELS:
         raise InputError(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import atomic_files
+from imagenet_workloads.prepare import atomic_files, heif
 from imagenet_workloads.prepare.sources.source import IMAGE_SUFFIXES, Image, Notes, Source
 
 _ROW = struct.Struct("<QQI")
@@ -124,11 +124,13 @@ def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) 
             listed.
 
     Raises:
-        InputError: The source cannot be listed, or has no images.
+        InputError: The source cannot be listed, has no images, or has some that need a decoder
+            that is not installed.
     """
     result = Scan(rows)
     result.notes.report = listed
     for image in source.scan(result.notes):
+        heif.require_decoder(image.name, source.where)
         result.add(image)
         if len(result) % REPORT_EVERY == 0 and not result.notes.reported:
             listed(REPORT_EVERY, result.notes.share)

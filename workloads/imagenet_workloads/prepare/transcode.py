@@ -3,8 +3,8 @@
 The rules:
 
 - Every record has an upright RGB JPEG. Without a resize, an RGB JPEG is copied unchanged. Grey and
-  CMYK JPEGs, PNGs and other formats of OpenCV are converted, whatever their names are. Transparency
-  is dropped.
+  CMYK JPEGs, PNGs, HEIC and other formats of OpenCV are converted, whatever their names are.
+  Transparency is dropped.
 - An EXIF orientation is always applied to the pixels, so such an image is re-encoded even without a
   resize. No record has an EXIF orientation.
 - An image is damaged if its header claims too many pixels or its format is unknown; it is not
@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 import simplejpeg
 
-from imagenet_workloads.prepare import image_metadata, image_size, jpeg_warnings
+from imagenet_workloads.prepare import heif, image_metadata, image_size, jpeg_warnings
 from imagenet_workloads.prepare.codecs import opencv
 from imagenet_workloads.prepare.codecs.codec import (
     MOST_PIXELS,
@@ -107,6 +107,13 @@ def _require_few_pixels(height: int, width: int) -> None:
 def _from_other(data: bytes, recipe: Recipe) -> Packed:
     if not data:
         raise DamagedImageError("is empty")
+    pixels = heif.decode(data) if heif.is_heif(data) else _upright_by_opencv(data)
+    height, width = pixels.shape[:2]
+    target = target_size(height, width, recipe.resize)
+    return opencv.encode(pixels, target, recipe.quality)
+
+
+def _upright_by_opencv(data: bytes) -> Pixels:
     size = image_size.claimed(data)
     if size is None:
         raise DamagedImageError("is no image that libjpeg or OpenCV can read")
@@ -115,10 +122,7 @@ def _from_other(data: bytes, recipe: Recipe) -> Packed:
         orientation = image_metadata.orientation(data)
     except ValueError as error:
         raise DamagedImageError(str(error)) from None
-    pixels = opencv.turned(_read_by_opencv(data), orientation)
-    height, width = pixels.shape[:2]
-    target = target_size(height, width, recipe.resize)
-    return opencv.encode(pixels, target, recipe.quality)
+    return opencv.turned(_read_by_opencv(data), orientation)
 
 
 def _read_by_opencv(data: bytes) -> Pixels:

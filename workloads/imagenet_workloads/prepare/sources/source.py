@@ -19,9 +19,9 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.request_limit import Limit
 
-# The formats of OpenCV and libjpeg. Other files are ignored and counted.
+# The formats of OpenCV, libjpeg and libheif. Other files are ignored and counted.
 IMAGE_SUFFIXES = frozenset(
-    (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
+    (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".heic", ".heif")
 )
 
 # In a class's name: control characters, ends of lines, replaced bytes, and what turns text around.
