@@ -283,8 +283,8 @@ def test_a_source_whose_files_are_no_images_says_what_images_are_called(
 ) -> None:
     source = write_folder(tmp_path / "source", {"a": {"one.txt": b"", "two.gif": b""}})
     message = refused(capfd, "--source", source, "--data", tmp_path / "data")
-    assert "holds no images, only 1 empty classes and 2 files that are not named like" in message
-    assert "(.bmp, .jpe, .jpeg, .jpg, .png," in message
+    assert "holds no images, only 1 empty class and 2 files that are not named like" in message
+    assert "(.bmp, .heic, .heif, .jpe, .jpeg," in message
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,27 @@ def test_the_estimate_counts_all_archives(
 
 
 @pytest.mark.parametrize(
+    ("layout", "classes"), [("", []), ("parquet", ["n01", "n02", "n03"]), ("classFolders", ["n01"])]
+)
+def test_parquet_files_beside_archives_are_refused_unless_one_is_chosen(
+    layout: str,
+    classes: list[str],
+    server: FileServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    server.content["/tars/x.parquet"] = hugging_face(rows(CLASSES), tuple(CLASSES))
+    options = ["--http-folder", f"{server.url}/tars/", "--http-name=n01.tar"]
+    options += ["--http-name=x.parquet", "--data", str(tmp_path), *ALL]
+    if classes:
+        result = run_index(None, tmp_path, *options, "--layout", layout)
+        assert result["classes"] == len(classes)
+    else:
+        said = refused(capfd, *options)
+        assert "holds a Parquet file (such as x.parquet), an archive (such as n01.tar)" in said
+
+
+@pytest.mark.parametrize(
     ("names", "message"),
     [
         (["n01.tar", "n02.zip"], "holds tars and zips"),

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files, heif
+from imagenet_workloads.prepare.sources.layouts import lines
 from imagenet_workloads.prepare.sources.source import IMAGE_SUFFIXES, Image, Notes, Source
 
 _ROW = struct.Struct("<QQI")
@@ -146,8 +147,10 @@ def _instead(notes: Notes) -> str:
     """Return what a source without images has instead, for a message."""
     found = []
     if notes.empty:
-        found.append(f"{len(notes.empty)} empty classes")
+        found.append(lines.count(len(notes.empty), "empty class", "empty classes"))
     if notes.ignored:
         suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
-        found.append(f"{notes.ignored} files that are not named like images ({suffixes})")
+        verb = "is" if notes.ignored == 1 else "are"
+        files = lines.count(notes.ignored, "file")
+        found.append(f"{files} that {verb} not named like images ({suffixes})")
     return f", only {' and '.join(found)}; give a folder or archive that does" if found else ""

@@ -3,9 +3,11 @@
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import archive_set, compressed_names, parquet, webdataset
+from imagenet_workloads.prepare.sources.archive_layouts import FORMATS
 from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.layouts.choice import Choice
+from imagenet_workloads.prepare.sources.layouts.choice import PARQUET, Choice
+from imagenet_workloads.prepare.sources.layouts.contents import Contents
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
 from imagenet_workloads.prepare.sources.remote import RemoteFiles
 from imagenet_workloads.prepare.sources.request_limit import limit
@@ -38,9 +40,16 @@ def open_archives(
     try:
         files = _by_plain_names(files, cache_field)
         allowed = limit(most_requests, cache_field) if files.reads_at_once > 1 else None
-        source = parquet.open_files(files, choice)
+        held = Contents(files.where, ("", "url, prefix or keys"))
+        for name in files.names:
+            held.add(name, FORMATS)
+        source = None
+        if held.layout(choice or Choice()) == PARQUET:
+            source = parquet.open_files(files, choice)
         if source is None:
-            source = DecidedSource(ArchiveSet(files, files.names, choice=choice), choice)
+            others = [name for name in files.names if name not in {*held.archives}]
+            archives = ArchiveSet(files, held.archives, others=others, choice=choice)
+            source = DecidedSource(archives, choice)
             if allowed is not None:
                 source.listing, source.packing = limited_estimates(source, allowed)
         source.limit = allowed
