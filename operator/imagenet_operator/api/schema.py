@@ -137,11 +137,11 @@ def _constraint(kind: str, mark: Any) -> Schema:
             key: value for part in mark.metadata for key, value in _constraint(kind, part).items()
         }
     if isinstance(mark, Ge):
-        return {"minimum": mark.ge}
+        return {"minimum": _plain(mark.ge)}
     if isinstance(mark, Gt):
-        return {"minimum": mark.gt, "exclusiveMinimum": True}
+        return {"minimum": _plain(mark.gt), "exclusiveMinimum": True}
     if isinstance(mark, Le):
-        return {"maximum": mark.le}
+        return {"maximum": _plain(mark.le)}
     if isinstance(mark, MinLen):
         return {f"min{_LENGTHS[kind]}": mark.min_length}
     if isinstance(mark, MaxLen):
@@ -153,7 +153,7 @@ def _constraint(kind: str, mark: Any) -> Schema:
 
 
 def _plain(default: Any) -> Any:
-    """Return a default in JSON's terms.
+    """Return a default in JSON's terms, and a whole number as the API server writes it: 1, not 1.0.
 
     A model's default is expanded. The API server checks a default by the rules before it fills in
     nested defaults. So an empty object would fail a rule that reads one of its fields.
@@ -165,4 +165,6 @@ def _plain(default: Any) -> Any:
             if not is_default_when_read(field)
         }
         return {name: _plain(value) for name, value in values.items() if value is not None}
+    if isinstance(default, float) and default.is_integer():
+        return int(default)
     return [_plain(item) for item in default] if isinstance(default, tuple) else default

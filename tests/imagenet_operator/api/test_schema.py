@@ -196,6 +196,20 @@ def test_columns_show_fields_that_exist() -> None:
     assert shown <= ALL.keys()
 
 
+def test_whole_numbers_are_written_as_the_api_server_writes_them() -> None:
+    """It stores 1.0 as 1; a manifest with 1.0 then differs from what is stored."""
+    assert [number for number in numbers(definition()) if number.is_integer()] == []
+
+
+def numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    for item in value if isinstance(value, list) else ():
+        yield from numbers(item)
+    if isinstance(value, float):
+        yield value
+
+
 def test_kubectl_can_apply_the_definition() -> None:
     assert len(str(definition())) < APPLY_LIMIT
 
