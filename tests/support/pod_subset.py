@@ -34,6 +34,7 @@ CONTAINER_FIELDS = {
     "readinessProbe",
     "resources",
     "securityContext",
+    "startupProbe",
     "terminationMessagePath",
     "terminationMessagePolicy",
     "volumeMounts",

@@ -18,6 +18,7 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob, quantities
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.fields import INT32_MAXIMUM
 from imagenet_operator.api.sources.fields import CREDENTIALS
 from imagenet_operator.api.templates.own_program import OwnProgram
 from imagenet_operator.api.training import Cache
@@ -183,6 +184,15 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
         # An open port would not show that the members are connected.
         probe = {"path": "/readyz", "port": settings.metrics_port}
         container["readinessProbe"] = {"httpGet": probe, "periodSeconds": 5, "timeoutSeconds": 3}
+        # Each failed probe is a warning of the pod. Until the pod is ready, the kubelet asks only
+        # this one, whose answer waits. It never ends the container, however long members wait.
+        container["startupProbe"] = {
+            "httpGet": {**probe, "path": "/readyz?wait"},
+            "initialDelaySeconds": 5,
+            "periodSeconds": 5,
+            "timeoutSeconds": 60,
+            "failureThreshold": INT32_MAXIMUM,
+        }
     return container
 
 

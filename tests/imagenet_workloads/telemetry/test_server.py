@@ -9,6 +9,7 @@ import pytest
 
 from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.telemetry import names
+from imagenet_workloads.telemetry import server as telemetry_server
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.server import serve, start
 from support import loopback
@@ -68,6 +69,28 @@ def test_readiness_tells_what_is_missing(address: tuple[str, int]) -> None:
         assert status_of(*address, "/readyz") == (200, "ok\n")
     finally:
         server.close()
+
+
+def test_a_probe_that_waits_is_answered_once_the_program_is_ready(
+    address: tuple[str, int],
+) -> None:
+    environment = Environment(pod_ip=address[0], metrics_port=address[1])
+    answers = iter(["1 of 3 members to join", "2 of 3 members to join", None])
+    server = serve(Registry(environment), environment, lambda: next(answers))
+    assert server is not None
+    assert status_of(*address, "/readyz?wait") == (200, "ok\n")
+    server.close()
+
+
+def test_a_probe_that_waits_is_told_what_is_missing_at_last(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry_server, "LONGEST_WAIT", 0.3)
+    environment = Environment(pod_ip=address[0], metrics_port=address[1])
+    server = serve(Registry(environment), environment, lambda: "2 of 3 members to join")
+    assert server is not None
+    assert status_of(*address, "/readyz?wait") == (503, "2 of 3 members to join\n")
+    server.close()
 
 
 def test_a_program_that_waits_for_nothing_is_ready_at_once(address: tuple[str, int]) -> None:

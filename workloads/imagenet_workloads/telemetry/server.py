@@ -1,5 +1,8 @@
 """The HTTP server of a process: its metrics at /metrics, and its readiness at /readyz.
 
+`/readyz?wait` answers as soon as the process is ready, or after `LONGEST_WAIT` seconds. A startup
+probe asks it, because each probe that fails is a warning among the events of the pod.
+
 Every program of a pod starts it first. It listens on the pod's own address, and uses no DNS, which
 may not be available when pods start.
 """
@@ -9,6 +12,7 @@ import logging
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from socketserver import TCPServer
@@ -24,6 +28,9 @@ from imagenet_workloads.telemetry.registry import Registry
 _log = logging.getLogger(__name__)
 
 ANY_ADDRESS = "0.0.0.0"
+# Below the timeout of the startup probe, and the limit of a connection.
+LONGEST_WAIT = 50.0
+_POLL_INTERVAL = 0.5
 
 # Returns what a process still waits for; None if it is ready.
 Readiness = Callable[[], str | None]
@@ -119,6 +126,8 @@ def start(environment: Environment, readiness: Readiness = at_once) -> Registry:
 class _Server(LimitedConnections, WSGIServer):
     """Handles each request in a separate thread, so that no probe waits for a slow scraper."""
 
+    longest_seconds = 60.0
+
     def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
         version = ipaddress.ip_address(address[0]).version
         self.address_family = socket.AF_INET6 if version == 6 else socket.AF_INET
@@ -146,6 +155,10 @@ def _application(metrics: Metrics, readiness: Readiness) -> Callable[..., Iterab
             answered: Iterable[bytes] = show(request, respond)
             return answered
         missing = readiness()
+        ends = time.monotonic() + (LONGEST_WAIT if request["QUERY_STRING"] == "wait" else 0)
+        while missing is not None and time.monotonic() < ends:
+            time.sleep(_POLL_INTERVAL)
+            missing = readiness()
         status = "200 OK" if missing is None else "503 Service Unavailable"
         respond(status, [("Content-Type", "text/plain; charset=utf-8")])
         return [f"{missing or 'ok'}\n".encode()]

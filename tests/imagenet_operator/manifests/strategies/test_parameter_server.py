@@ -10,6 +10,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.frameworks import Images
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.settings import Settings
+from imagenet_workloads.telemetry.server import LONGEST_WAIT
 from support.job_table import JOBS, OWN_PROGRAM, manifest, members, read, variables
 from support.random_jobs import jobs
 
@@ -88,6 +89,9 @@ def test_every_member_tells_itself_when_it_is_at_work(role: str, port: int) -> N
     ports = {item["name"]: item["containerPort"] for item in container["ports"]}
     assert ports == {"metrics": 9999, "training": port}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 9999}
+    startup = container["startupProbe"]
+    assert startup["httpGet"] == {"path": "/readyz?wait", "port": 9999}
+    assert startup["timeoutSeconds"] > LONGEST_WAIT
     assert {"name": "IMAGENET_METRICS_PORT", "value": "9999"} in container["env"]
 
 
