@@ -116,6 +116,7 @@ class _File(Model):
     user: _Id = _PODS.user
     group: _Id = _PODS.group
     metrics_port: _Port = _PODS.metrics_port
+    scrape_annotations: bool = _PODS.scrape_annotations
     network_policy: NetworkPolicy = NetworkPolicy()
     pod_disruption_budget: bool = _PODS.pod_disruption_budget
     safe_to_evict: bool | None = _PODS.safe_to_evict
@@ -200,6 +201,7 @@ def _settings(file: _File, source: str) -> ReconcileSettings:
             user=file.user,
             group=file.group,
             metrics_port=file.metrics_port,
+            scrape_annotations=file.scrape_annotations,
             network_policy=file.network_policy.enabled,
             metrics_from=file.network_policy.metrics_from,
             pod_disruption_budget=file.pod_disruption_budget,

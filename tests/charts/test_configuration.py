@@ -47,6 +47,11 @@ def test_the_charts_defaults_are_the_operators_but_for_the_peers() -> None:
     assert replace(found, settings=replace(found.settings, manifests=bare)) == default
 
 
+def test_pods_of_jobs_are_found_by_annotations_or_by_a_monitor() -> None:
+    values: chart.Manifest = {"monitoring": {"podMonitor": {"enabled": True}}}
+    assert not written(values).settings.manifests.scrape_annotations
+
+
 def test_the_operator_stays_among_those_who_may_read_metrics() -> None:
     values: chart.Manifest = {"pods": {"networkPolicy": {"metricsFrom": []}}}
     assert written(values).settings.manifests.metrics_from == (OPERATOR,)

@@ -133,11 +133,24 @@ def test_probes_and_service_name_a_port_that_is_there() -> None:
 
 
 @EVERY_VARIANT
-def test_the_operator_can_be_scraped_by_annotation(variant: str) -> None:
+def test_the_operator_is_found_by_annotations_or_by_a_monitor(variant: str) -> None:
+    """With both, Prometheus would have each series twice."""
     annotations = pod(variant)["metadata"]["annotations"]
-    assert annotations["prometheus.io/scrape"] == "true"
-    assert annotations["prometheus.io/port"] == "8080"
-    assert annotations["prometheus.io/path"] == "/metrics"
+    found = {name: value for name, value in annotations.items() if name.startswith("prometheus.io")}
+    assert found == (
+        {}
+        if has_monitors(variant)
+        else {
+            "prometheus.io/scrape": "true",
+            "prometheus.io/port": "8080",
+            "prometheus.io/path": "/metrics",
+        }
+    )
+
+
+def has_monitors(variant: str) -> bool:
+    monitoring = chart.VARIANTS[variant].get("monitoring", {})
+    return bool(monitoring.get("podMonitor", {}).get("enabled"))
 
 
 def test_another_configuration_makes_another_pod() -> None:
@@ -225,8 +238,7 @@ def test_an_older_kubernetes_is_refused() -> None:
 @EVERY_VARIANT
 def test_the_monitors_select_the_pods_that_there_are(variant: str) -> None:
     monitors = [item for item in manifests(variant) if item["kind"] == "PodMonitor"]
-    asked = chart.VARIANTS[variant].get("monitoring", {}).get("podMonitor", {}).get("enabled")
-    assert len(monitors) == (2 if asked else 0)
+    assert len(monitors) == (2 if has_monitors(variant) else 0)
     member = members(read(manifest()))[0]
     for monitor in monitors:
         selected = member if monitor["metadata"]["name"].endswith("-jobs") else pod(variant)

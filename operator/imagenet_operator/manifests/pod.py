@@ -147,11 +147,13 @@ def _complete(
 
 def _annotations(settings: Settings) -> dict[str, str]:
     """Return the annotations for Prometheus and for the cluster autoscaler."""
-    annotations = {
-        "prometheus.io/scrape": "true",
-        "prometheus.io/port": str(settings.metrics_port),
-        "prometheus.io/path": "/metrics",
-    }
+    annotations = {}
+    if settings.scrape_annotations:
+        annotations = {
+            "prometheus.io/scrape": "true",
+            "prometheus.io/port": str(settings.metrics_port),
+            "prometheus.io/path": "/metrics",
+        }
     if settings.safe_to_evict is not None:
         annotations[SAFE_TO_EVICT] = str(settings.safe_to_evict).lower()
     return annotations

@@ -33,6 +33,7 @@ class Settings:
         user: The numeric user of every program; never 0.
         group: Its group, and the group of its files on volumes.
         metrics_port: The port of every pod's metrics.
+        scrape_annotations: Whether pods have the annotations by which Prometheus finds them.
         network_policy: Whether only members of an attempt may connect to each other.
         metrics_from: NetworkPolicyPeers that may reach the metrics port, such as the operator and
             Prometheus.
@@ -56,6 +57,7 @@ class Settings:
     user: int = 1000
     group: int = 1000
     metrics_port: int = 9090
+    scrape_annotations: bool = True
     network_policy: bool = True
     metrics_from: tuple[Manifest, ...] = ()
     pod_disruption_budget: bool = False

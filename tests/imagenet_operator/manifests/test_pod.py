@@ -120,6 +120,11 @@ def test_every_pod_tells_where_its_metrics_are() -> None:
         assert annotations["prometheus.io/path"] == "/metrics"
 
 
+def test_pods_have_no_annotation_for_prometheus_beside_a_pod_monitor() -> None:
+    for pod in pods(JOBS["gpus"], Settings(scrape_annotations=False)):
+        assert not [name for name in pod["metadata"]["annotations"] if "prometheus" in name]
+
+
 def test_scratch_has_a_size_where_the_operator_sets_one() -> None:
     for pod in pods(JOBS["gpus"], Settings(scratch_size="20Gi")):
         assert {"name": "scratch", "emptyDir": {"sizeLimit": "20Gi"}} in pod["spec"]["volumes"]
