@@ -29,6 +29,7 @@ COLUMNS = (
     *figures.columns(priority=0),
     _column("Restarts", "integer", ".status.restarts"),
     _column("Age", "date", ".metadata.creationTimestamp"),
+    _column("Reason", "string", ".status.reason", priority=1),
     _column("Dataset", "string", ".status.dataset.key", priority=1),
     _column("Attempt", "integer", ".status.training.attempt", priority=1),
     _column("Current Workers", "integer", ".status.training.workers", priority=1),

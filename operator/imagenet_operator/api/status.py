@@ -41,6 +41,7 @@ Phase = Literal[
     "Starting",
     "Running",
     "Restarting",
+    "Suspending",
     "Suspended",
     "Succeeded",
     "Failed",
@@ -337,6 +338,10 @@ class Status(Model):
 
     phase: Phase | None = None
     """A summary of the conditions in one word."""
+
+    reason: Annotated[str, MaxLen(1024)] | None = None
+    """The reason of the condition that explains the phase: why the job ended, or what it waits
+    for."""
 
     start_time: Time | None = None
     """When the operator accepted the job."""

@@ -226,7 +226,9 @@ class ReconcileContext:
         if self.status.training is not None:
             self.update_training(members=member_groups.bounded(self.training.members))
         self.update(
-            observed_generation=self.job.metadata.generation, phase=conditions.phase(self.status)
+            observed_generation=self.job.metadata.generation,
+            phase=conditions.phase(self.status, self.job.spec.run_policy.suspend),
+            reason=conditions.reason(self.status),
         )
         self.status = time_account.counted(self.job, self.status, self.sample, self.now)
         again = min(self._requeue_times, default=None)

@@ -59,14 +59,14 @@ def fail_if_it_cannot_start(context: ReconcileContext) -> bool:
         return False
     seconds = policy.start_deadline_seconds
     message = f"pods could not start for {seconds} s: {wait.message}"
-    context.set_condition(_condition(context.status), False, wait.reason, wait.message)
+    context.set_condition(conditions.awaited(context.status), False, wait.reason, wait.message)
     context.fail(start_errors.REASON, message)
     return True
 
 
 def explain(context: ReconcileContext) -> None:
     """Set the condition of an unfinished job to the cause of its wait, if there is one."""
-    kind = _condition(context.status)
+    kind = conditions.awaited(context.status)
     if context.status.completion_time is not None or context.holds(kind):
         return
     objects = _of_this_step(context.status, context.observed)
@@ -116,13 +116,8 @@ def _restore(context: ReconcileContext) -> None:
 
 def _found(context: ReconcileContext) -> waiting.Wait | None:
     objects = _of_this_step(context.status, context.observed)
-    former = _former(context.job.status, _condition(context.status))
+    former = _former(context.job.status, conditions.awaited(context.status))
     return waiting.find(objects, context.observed.events or {}, context.now, former)
-
-
-def _condition(status: Status) -> ConditionType:
-    """Return the type of the condition that says what the job waits for."""
-    return "Running" if conditions.holds(status.conditions, "DatasetReady") else "DatasetReady"
 
 
 def _former(status: Status, kind: ConditionType) -> str:

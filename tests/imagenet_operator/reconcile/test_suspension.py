@@ -29,7 +29,7 @@ def test_suspending_ends_the_attempt_uncharged_and_resuming_starts_the_next() ->
     cluster.suspend(True)
     cluster.reconcile()
     cluster.reconcile()
-    assert cluster.status.phase == "Starting"
+    assert cluster.status.phase == "Suspending"
     assert condition(cluster.status, "Suspended") is None
     play(cluster, lambda found: found.status.phase == "Suspended")
     assert cluster.members() == []

@@ -17,17 +17,18 @@ MESSAGE_MAXIMUM = 4096
 
 _NUMBER = re.compile("[0-9]+")
 
-_PHASES: tuple[tuple[ConditionType, Phase], ...] = (
+_AT_REST: tuple[tuple[ConditionType, Phase], ...] = (
     ("Failed", "Failed"),
     ("Succeeded", "Succeeded"),
     ("Suspended", "Suspended"),
+)
+_AT_WORK: tuple[tuple[ConditionType, Phase], ...] = (
     ("Running", "Running"),
     ("Restarting", "Restarting"),
     ("DatasetReady", "Starting"),
 )
-"""The first condition that is True decides the phase, unless a queue holds the job back."""
-
-_GOES_ON: frozenset[Phase] = frozenset({"Restarting", "Starting"})
+"""The first condition that is True decides the phase, of a job at rest before others. A queue may
+hold back a job that does not run."""
 
 
 def find(conditions: Sequence[Condition], kind: ConditionType) -> Condition | None:
@@ -46,21 +47,44 @@ def equal_without_numbers(message: str, former: str) -> bool:
     return _NUMBER.sub("", message) == _NUMBER.sub("", former)
 
 
-def phase(status: Status) -> Phase:
-    """Return the phase that follows from the conditions and the preparation's clock."""
-    found = next((name for kind, name in _PHASES if holds(status.conditions, kind)), None)
-    if found is not None and found not in _GOES_ON:
-        return found
+def phase(status: Status, suspends: bool) -> Phase:
+    """Return the phase that follows from the conditions and the preparation's clock.
+
+    Args:
+        status: With its conditions.
+        suspends: Whether the job is to be suspended; it is Suspending while it has pods.
+    """
+    for kind, found in _AT_REST:
+        if holds(status.conditions, kind):
+            return found
+    if suspends:
+        return "Suspending"
     if is_queued(status):
         return "Queued"
-    return found or ("Created" if status.preparation is None else "Preparing")
+    for kind, found in _AT_WORK:
+        if holds(status.conditions, kind):
+            return found
+    return "Created" if status.preparation is None else "Preparing"
 
 
 def is_queued(status: Status) -> bool:
     """Whether a queue holds back the next step of a job: its preparation, or its attempt."""
-    kind: ConditionType = "Running" if holds(status.conditions, "DatasetReady") else "DatasetReady"
-    condition = find(status.conditions, kind)
+    condition = find(status.conditions, awaited(status))
     return condition is not None and (condition.status, condition.reason) == ("False", QUEUED)
+
+
+def awaited(status: Status) -> ConditionType:
+    """Return the type of the condition that says what an unfinished job waits for."""
+    return "Running" if holds(status.conditions, "DatasetReady") else "DatasetReady"
+
+
+def reason(status: Status) -> str | None:
+    """Return the reason of the condition that explains the phase; None before the first one."""
+    kinds: list[ConditionType] = [kind for kind, _ in _AT_REST if holds(status.conditions, kind)]
+    for kind in kinds or (awaited(status), "DatasetReady", "Created"):
+        if (found := find(status.conditions, kind)) is not None:
+            return found.reason
+    return None
 
 
 def put(

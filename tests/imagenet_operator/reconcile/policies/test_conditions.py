@@ -2,7 +2,7 @@
 
 import pytest
 
-from imagenet_operator.api.status import Clock, ConditionType, Status
+from imagenet_operator.api.status import Clock, Condition, ConditionType, Status
 from imagenet_operator.reconcile.policies import conditions
 from support.attempt_members import NOW, later
 
@@ -54,8 +54,52 @@ def test_the_first_condition_that_holds_says_it(true: list[ConditionType], expec
     found = conditions.put((), "Running", False, "No", "", now=NOW, generation=1)
     for kind in true:
         found = conditions.put(found, kind, True, "Yes", "", now=NOW, generation=1)
-    assert conditions.phase(Status(conditions=found)) == expected
+    assert conditions.phase(Status(conditions=found), suspends=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("true", "expected"),
+    [
+        ([], "Suspending"),
+        (["DatasetReady", "Running"], "Suspending"),
+        (["DatasetReady", "Restarting"], "Suspending"),
+        (["DatasetReady", "Suspended"], "Suspended"),
+        (["DatasetReady", "Succeeded"], "Succeeded"),
+    ],
+)
+def test_a_job_with_pods_is_suspending(true: list[ConditionType], expected: str) -> None:
+    found = conditions.put((), "Created", True, "JobAccepted", "", now=NOW, generation=1)
+    for kind in true:
+        found = conditions.put(found, kind, True, "Yes", "", now=NOW, generation=1)
+    assert conditions.phase(Status(conditions=found), suspends=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, None),
+        ({"Created": (False, "ClaimNotFound")}, "ClaimNotFound"),
+        ({"Created": (True, "JobAccepted")}, "JobAccepted"),
+        ({"Created": (True, "JobAccepted"), "DatasetReady": (False, "Packing")}, "Packing"),
+        ({"DatasetReady": (True, "Sealed")}, "Sealed"),
+        ({"DatasetReady": (True, "Sealed"), "Running": (False, "Unschedulable")}, "Unschedulable"),
+        (
+            {"DatasetReady": (False, "ImagePullBackOff"), "Running": (False, "x")},
+            "ImagePullBackOff",
+        ),
+        ({"DatasetReady": (True, "Sealed"), "Suspended": (True, "Suspended")}, "Suspended"),
+        ({"Running": (False, "WorkerFailed"), "Failed": (True, "BackoffLimit")}, "BackoffLimit"),
+    ],
+)
+def test_the_reason_is_that_of_the_condition_that_explains_the_phase(
+    given: dict[ConditionType, tuple[bool, str]], expected: str | None
+) -> None:
+    found: tuple[Condition, ...] = ()
+    for kind, (value, reason) in given.items():
+        found = conditions.put(found, kind, value, reason, "", now=NOW, generation=1)
+    assert conditions.reason(Status(conditions=found)) == expected
 
 
 def test_a_running_clock_means_preparing() -> None:
-    assert conditions.phase(Status(preparation=Clock(since=NOW))) == "Preparing"
+    status = Status(preparation=Clock(since=NOW))
+    assert conditions.phase(status, suspends=False) == "Preparing"
