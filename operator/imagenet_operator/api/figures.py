@@ -152,6 +152,7 @@ EPOCH: Final = "epoch"
 SPEED: Final = "images_per_second"
 REMAINING: Final = "estimated_remaining_seconds"
 VALIDATION: Final = "accuracy.validation"
+CHECKPOINT: Final = "checkpoint_epoch"
 
 FIGURES: Final = (
     Figure(
@@ -198,7 +199,7 @@ FIGURES: Final = (
         per="imagenet_train_step_seconds_sum",
     ),
     Figure(
-        "checkpoint_epoch",
+        CHECKPOINT,
         COUNT,
         Combine.RANK_0,
         "imagenet_train_checkpoint_epoch",

@@ -264,6 +264,9 @@ class TrainingStatus(TrainingFigures):
     attempt: LongCount = 0
     """The attempt's number; its pods are named ``NAME-rATTEMPT-ROLE-INDEX``."""
 
+    rank0_pod: Text | None = None
+    """The pod of the worker of rank 0, whose log has the accuracy."""
+
     workers: Count | None = None
     """The attempt's number of workers, if the job has `minReplicas`."""
 
@@ -330,6 +333,16 @@ class TrainingStatus(TrainingFigures):
     """When the next attempt starts, while the job waits for it."""
 
 
+class ModelStatus(Model):
+    """The place of the trained model."""
+
+    claim_name: ObjectName
+    """The claim of its volume."""
+
+    path: Text
+    """The folder of the model and of result.json, from the claim's root."""
+
+
 class Status(Model):
     """The status of the job."""
 
@@ -371,6 +384,9 @@ class Status(Model):
 
     training: TrainingStatus | None = None
     """The current attempt, or the last."""
+
+    model: ModelStatus | None = None
+    """The trained model, after success. A program of the user's own has none here."""
 
     time: TimeStatus | None = None
     """Where the time of the job went."""

@@ -62,6 +62,11 @@ def output_folder(job_name: str, uid: str) -> str:
     return f"jobs/{job_name}-{uid[:8]}"
 
 
+def attempt_folder(job_name: str, uid: str, attempt: int) -> str:
+    """Return the folder of one attempt's model and logs, on the output volume."""
+    return f"{output_folder(job_name, uid)}/attempts/r{attempt}"
+
+
 def dataset_folder(key: str) -> str:
     """Return the folder of the dataset with this key, on the dataset volume."""
     return f"datasets/{key}"

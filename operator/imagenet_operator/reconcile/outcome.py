@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api.status import AttemptOutcome
+from imagenet_operator.api.status import AttemptOutcome, ModelStatus
+from imagenet_operator.manifests import names, volumes
 from imagenet_operator.reconcile import attempt_size
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
@@ -47,13 +48,22 @@ def succeed(context: ReconcileContext) -> None:
     """End the job: every worker of the attempt exited with 0."""
     # The last worker may have ended while no operator ran.
     _stop(context, max(_ends_of(context, "Succeeded"), default=context.now))
-    context.update(training=figures.final(context.training))
+    context.update(training=figures.final(context.training), model=_model(context))
     number = context.training.attempt
     message = f"all workers of attempt {number} exited with 0"
     context.set_condition("Running", False, "Succeeded", message)
     context.set_condition("Succeeded", True, "AllWorkersSucceeded", message)
     context.end("Succeeded", message)
     context.record_event("Succeeded", message)
+
+
+def _model(context: ReconcileContext) -> ModelStatus | None:
+    claim = volumes.output_claim(context.job)
+    if claim is None or not figures.leaves_model(context.training):
+        return None
+    metadata = context.job.metadata
+    path = names.attempt_folder(metadata.name, metadata.uid, context.training.attempt)
+    return ModelStatus(claim_name=claim, path=path)
 
 
 def _ends_of(context: ReconcileContext, *phases: str) -> list[datetime]:

@@ -88,6 +88,7 @@ class Sample:
         whole_at: When all workers last answered that are expected to; sums are of that time.
         progressed_at: When a sample of this attempt last showed progress of a worker.
         steps: The last 100 steps or more of all workers.
+        rank0_pod: The pod of the worker that last reported rank 0; empty before.
         phase: What rank 0 does, as its program calls it.
         seconds: Rank 0's time by phase; the first worker's, while no rank is known.
         preparation: By role: fetch, index, pack, seal.
@@ -108,6 +109,7 @@ class Sample:
     whole_at: datetime | None = None
     progressed_at: datetime | None = None
     steps: StepWindow | None = None
+    rank0_pod: str = ""
     phase: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
     preparation: Mapping[str, Preparation] | None = None
@@ -214,7 +216,10 @@ def _with_training(
     }
     sample = replace(former, taken_at=bare.taken_at, preparation=bare.preparation, attempt=attempt)
     is_whole = _expected(sample, asked) <= workers.keys()
-    first = next((item for item in workers.values() if item.values.get(TRAIN_RANK) == 0), None)
+    rank0_pod = next((pod for pod in workers if workers[pod].values.get(TRAIN_RANK) == 0), "")
+    first = workers.get(rank0_pod)
+    if first is not None:
+        sample = replace(sample, rank0_pod=rank0_pod)
     if first is not None or is_whole:
         sample = _with_rank_0(sample, first.values if first is not None else {})
     # Rank 0 is unknown while workers resume.

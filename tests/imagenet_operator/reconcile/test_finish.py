@@ -8,12 +8,26 @@ import pytest
 
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from support.job_stories import (
+    is_in_attempt,
     is_over,
     is_running,
     play,
     pod,
     running,
 )
+
+
+def test_the_status_says_where_the_model_is() -> None:
+    cluster = running()
+    assert cluster.status.model is None
+    cluster.exit(pod(cluster, "digits-r0-worker-1"), 1)
+    play(cluster, is_in_attempt(1))
+    cluster.settle()
+    assert cluster.status.model is not None
+    assert cluster.status.model.to_manifest() == {
+        "claimName": "digits-dataset",
+        "path": "jobs/digits-6f3c1f0e/attempts/r1",
+    }
 
 
 def test_a_finished_worker_that_vanishes_undoes_nothing() -> None:

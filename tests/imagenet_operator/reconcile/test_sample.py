@@ -45,6 +45,7 @@ def test_figures_of_a_job_come_from_all_workers_and_from_rank_0() -> None:
     assert (sample.attempt, sample.epoch, sample.epochs) == (0, 2, 10)
     assert (sample.batch, sample.batches_per_epoch) == (5, 20)
     assert speed(sample) == 201
+    assert sample.rank0_pod == "digits-r0-worker-1"
     assert (top1(sample), sample.figures.get("accuracy.validation")) == (
         0.75,
         0.5,

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, ValidationError
 from imagenet_operator.api import figures
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.fields import COUNT_MAXIMUM, Fraction, LongCount, Speed
-from imagenet_operator.api.figures import EPOCH, FIGURES, REMAINING, SPEED, VALIDATION
+from imagenet_operator.api.figures import CHECKPOINT, EPOCH, FIGURES, REMAINING, SPEED, VALIDATION
 from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
 from imagenet_operator.api.time_status import TimeStatus
 from imagenet_operator.reconcile.policies import columns, data_wait, fetch
@@ -72,6 +72,7 @@ def carried(
     return found.model_copy(
         update={
             "last_progress_time": sample.progressed_at,
+            "rank0_pod": sample.rank0_pod or None,
             "finished_epochs": columns.finished_epochs(found, sample.epochs),
             "eta": columns.eta(found.estimated_remaining_seconds),
         }
@@ -104,23 +105,36 @@ def stilled(training: TrainingStatus) -> TrainingStatus:
 
 def final(training: TrainingStatus) -> TrainingStatus:
     """Return the status of an attempt that has succeeded, with what rank 0 says of its model."""
-    found = [message for message in map(result_of, training.members) if message is not None]
+    results = {member.name: result_of(member) for member in training.members}
+    found = {name: message for name, message in results.items() if message is not None}
     if not found:
         return training
-    new, first = _lasting(training), found[0]
+    new, (name, first) = _lasting(training), next(iter(found.items()))
     # The model keeps the last steps.
     new.pop("unsaved_seconds", None)
     if first.epochs is not None:
         new[EPOCH] = max(first.epochs - 1, 0)
+        if training.expects_result:
+            # imagenet-train writes a checkpoint after the last epoch, whatever the interval.
+            new[CHECKPOINT] = first.epochs
     if first.top1 is not None:
         new[VALIDATION] = first.top1
-    speed = _reading_speed(found) if first.event == "read" else first.images_per_second
+    speed = (
+        _reading_speed(list(found.values())) if first.event == "read" else first.images_per_second
+    )
     if speed is not None:
         new[SPEED] = speed
     final_figures = figures.with_values(training, new)
     if first.epochs is None:
         return final_figures
-    return final_figures.model_copy(update={"finished_epochs": f"{first.epochs}/{first.epochs}"})
+    last = {"finished_epochs": f"{first.epochs}/{first.epochs}", "rank0_pod": name}
+    return final_figures.model_copy(update=last)
+
+
+def leaves_model(training: TrainingStatus) -> bool:
+    """Whether an attempt that has succeeded ran imagenet-train to the end of its epochs."""
+    results = filter(None, map(result_of, training.members))
+    return training.expects_result and any(result.epochs is not None for result in results)
 
 
 def _reading_speed(found: Sequence[TerminationMessage]) -> float | None:

@@ -103,6 +103,18 @@ def test_the_termination_message_of_rank_0_is_the_result() -> None:
     assert (found.epoch, found.accuracy) == (4, Accuracy(train=0.5, validation=0.9611))
     assert found.finished_epochs == "5/5"
     assert found.images_per_second == 812.3
+    assert found.rank0_pod == "w1"
+
+
+@pytest.mark.parametrize(("expects_result", "expected"), [(True, 5), (False, 2)])
+def test_imagenet_train_leaves_a_checkpoint_of_the_last_epoch(
+    expects_result: bool, expected: int
+) -> None:
+    """No sample has it; a program of the user's own may have another place for its state."""
+    former = FORMER.model_copy(update={"checkpoint_epoch": 2, "expects_result": expects_result})
+    attempt = (member("w0", '{"epochs": 5}'),)
+    found = figures.final(former.model_copy(update={"members": attempt}))
+    assert found.checkpoint_epoch == expected
 
 
 def test_a_result_without_a_speed_has_none() -> None:
