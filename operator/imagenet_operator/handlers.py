@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import aiohttp
 import kopf
 
 from imagenet_operator.api.job import GROUP, VERSION
@@ -102,6 +103,10 @@ async def start(
 def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
+    def answered(response: aiohttp.ClientResponse) -> None:
+        if response.ok and "watch" in response.url.query:
+            operator.watch_began(response.url.path)
+
     last: Credentials | None = None
     last_at = -RENEWAL_SECONDS
 
@@ -121,7 +126,7 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
         last, last_at = credentials, time.monotonic()
         return kopf.AiohttpSession(
             server=connection.server,
-            aiohttp_session=connection.session(credentials),
+            aiohttp_session=connection.session(credentials, answered),
             expiration=_expiration(credentials),
         )
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -160,14 +161,33 @@ class Connection:
             request.server_hostname = self.server_name
         return await send(request)
 
-    def session(self, credentials: Credentials) -> aiohttp.ClientSession:
+    def session(
+        self, credentials: Credentials, answered: Callable[[aiohttp.ClientResponse], None]
+    ) -> aiohttp.ClientSession:
         """Return a session that is logged in, for a library that makes its own requests.
 
         Its token is renewed; its certificate stays that of the credentials.
+
+        Args:
+            credentials: The login.
+            answered: Called with each response, before its content is read.
         """
+
+        async def report(
+            _session: aiohttp.ClientSession,
+            _context: SimpleNamespace,
+            ended: aiohttp.TraceRequestEndParams,
+        ) -> None:
+            answered(ended.response)
+
+        trace = aiohttp.TraceConfig()
+        trace.on_request_end.append(report)
         connector = aiohttp.TCPConnector(limit=0, ssl=credentials.tls or True)
         return aiohttp.ClientSession(
-            connector=connector, middlewares=(self.authorize,), proxy=self.proxy
+            connector=connector,
+            middlewares=(self.authorize,),
+            proxy=self.proxy,
+            trace_configs=[trace],
         )
 
 

@@ -96,6 +96,7 @@ class Operator:
         self.watch_liveness = WatchLiveness(client, self.cluster.jobs, namespaces, self._gone)
         self._client = client
         self._is_defined = False
+        self._unwatched = {kinds.JOB.path(namespace): namespace for namespace in namespaces}
         self._began = time.monotonic()
         self._is_at_work = False
 
@@ -118,6 +119,16 @@ class Operator:
         before = self.cluster.jobs.get(*key)
         if self.cluster.jobs.put(job) and _needs_reconcile(before, job) and self._is_at_work:
             self.loop.enqueue(key, low_priority=kind is None and _has_begun(job))
+
+    def watch_began(self, path: str) -> None:
+        """Handle that kopf watches the jobs, which it does once it has listed them.
+
+        Args:
+            path: Of the request, which may have a prefix of the API server.
+        """
+        began = [known for known in self._unwatched if path.endswith(known)]
+        for known in began:
+            del self._unwatched[known]
 
     def _gone(self, key: JobKey) -> None:
         LOGGER.info("%s/%s: deleted", *key)
@@ -254,6 +265,8 @@ class Operator:
             yield f"{self._nodes.name} are not listed yet"
         if self.watch_liveness.heard_at is None:
             yield f"{kinds.JOB.plural} are not listed yet"
+        if set(self._unwatched.values()) - self.watch_liveness.denied:
+            yield f"{kinds.JOB.plural} are not watched yet"
         if self._election is not None and self._election.trouble:
             yield self._election.trouble
 

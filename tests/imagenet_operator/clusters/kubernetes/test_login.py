@@ -165,7 +165,7 @@ async def test_no_other_server_gets_the_login_that_kopf_uses(tmp_path: Path) -> 
         elsewhere.lets_in = note
         user = {"token": "secret"}
         found = from_kubeconfig(kubeconfig(tmp_path, {"server": server.url}, user))
-        async with found.session(await found.credentials()) as session:
+        async with found.session(await found.credentials(), lambda response: None) as session:
             for url in (server.url, elsewhere.url):
                 async with session.get(f"{url}{PODS}") as response:
                     assert response.status == 200

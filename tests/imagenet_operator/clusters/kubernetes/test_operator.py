@@ -164,6 +164,25 @@ async def test_it_catches_up_with_what_it_missed() -> None:
 
 
 @asynchronous
+async def test_it_is_not_ready_before_kopf_watches_the_jobs() -> None:
+    """Its own check lists them long before, as when their definition has come back."""
+    async with cluster_of(node("n1"), job()) as server:
+        may_watch = asyncio.Event()
+
+        async def slow(asked: Request) -> None:
+            if (asked.verb, asked.kind) == ("watch", "ImageNetJob"):
+                await may_watch.wait()
+
+        server.faults.append(slow)
+        async with running(server) as harness:
+            await until(lambda: len(list(harness.operator.pending())) == 1)
+            assert list(harness.operator.pending()) == ["imagenetjobs are not watched yet"]
+            may_watch.set()
+            await until(lambda: not list(harness.operator.pending()))
+            assert harness.operator.cluster.jobs.get("vision", "digits") is not None
+
+
+@asynchronous
 async def test_no_pass_is_made_before_all_children_are_listed() -> None:
     """Pods are listed last, and slowly: a job whose pods are not known would seem to have none."""
     async with cluster_of(node("n1")) as server:
