@@ -21,6 +21,7 @@ import kopf
 
 from imagenet_operator.api.job import GROUP, VERSION
 from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes.client import PAGE
 from imagenet_operator.clusters.kubernetes.connection import (
     RENEWAL_SECONDS,
     Connection,
@@ -159,5 +160,5 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.watching.server_timeout = 180
-    settings.watching.chunk_size = 200
+    settings.watching.chunk_size = PAGE
     return settings

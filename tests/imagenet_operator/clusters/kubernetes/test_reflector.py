@@ -10,7 +10,7 @@ import pytest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import kinds, projection
 from imagenet_operator.clusters.kubernetes.cache import Cache
-from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.client import PAGE, Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, job_of_child
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
@@ -67,17 +67,17 @@ def pod(name: str, namespace: str = "vision", managed: bool = True) -> Manifest:
 @asynchronous
 async def test_it_lists_in_pages_and_then_watches() -> None:
     async with FakeApiServer() as server:
-        for number in range(401):
+        for number in range(2 * PAGE + 1):
             await server.add(pod(f"p{number:03}"))
         await server.add(pod("other", managed=False))
         async with following(server) as followed:
             await followed.reflector.synced.wait()
-            assert len(followed.cache) == 401
+            assert len(followed.cache) == 2 * PAGE + 1
             await server.add(pod("new"))
             await server.remove("Pod", "p000")
             await followed.until(server.version)
 
-            assert len(followed.cache) == 401
+            assert len(followed.cache) == 2 * PAGE + 1
             assert followed.names()[0] == "new"
             assert server.counts()["list", "Pod"] == 3
 
