@@ -4,7 +4,9 @@ A pod's JSON is 8 KB, most of it managed fields, environment and probes. With te
 a tenth of that fits into memory. A change outside the kept parts starts no reconcile.
 """
 
-from typing import Any
+from typing import Any, Final
+
+import orjson
 
 from imagenet_operator.api.base import Manifest
 
@@ -16,6 +18,16 @@ _CONTAINER = ("name", "resources", "ports", "restartPolicy")
 _CONTAINER_STATUS = ("name", "state")
 _STATUSES = ("containerStatuses", "initContainerStatuses")
 _ANNOTATIONS = "annotations"
+_IDENTITY = (
+    *("name", "namespace", "uid", "resourceVersion"),
+    *("generation", "creationTimestamp", "deletionTimestamp"),
+)
+
+JOB_BYTES: Final = 262_144
+"""The limit of a job without its status, which is that of `kubectl apply`."""
+
+OMITTED_BYTES: Final = "omittedBytes"
+"""The field of a job that is too large: its size. No job of the API server has such a field."""
 
 
 def pod(manifest: Manifest) -> Manifest:
@@ -89,8 +101,20 @@ def child(manifest: Manifest) -> Manifest:
 
 
 def job(manifest: Manifest) -> Manifest:
-    """Return an ImageNetJob without annotations and managed fields."""
-    return {**manifest, "metadata": _metadata(manifest)}
+    """Return an ImageNetJob without annotations and managed fields.
+
+    A user may create many that are too large, so of their spec only `runPolicy` is kept.
+    """
+    kept = {**manifest, "metadata": _metadata(manifest)}
+    size = len(orjson.dumps([kept["metadata"], manifest.get("spec")]))
+    if size <= JOB_BYTES:
+        return kept
+    return {
+        **kept,
+        "metadata": _some(manifest["metadata"], _IDENTITY),
+        "spec": _some(manifest["spec"], ("runPolicy",)),
+        OMITTED_BYTES: size,
+    }
 
 
 def node(manifest: Manifest) -> Manifest:

@@ -12,6 +12,7 @@ from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.run_policy import MANAGER
 from imagenet_operator.api.stored import StoredJob
 from imagenet_operator.api.templates.profiles import TemplateProfile
+from imagenet_operator.clusters.kubernetes import projection
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.errors import Problem
 from imagenet_operator.manifests.names import SCHEDULING_GATE
@@ -19,7 +20,13 @@ from imagenet_operator.manifests.names import SCHEDULING_GATE
 
 def read(item: Stored) -> StoredJob:
     """Return a stored job, with its resource version."""
-    found = stored.read(item.manifest())
+    manifest = item.manifest()
+    size = manifest.pop(projection.OMITTED_BYTES, None)
+    found = stored.read(manifest)
+    if size is not None:
+        has = f"the job has {size:,} bytes without its status"
+        hint = f"write at most {projection.JOB_BYTES:,}"
+        found = StoredJob(found.job, (Problem("spec", has, hint, "operator"),))
     metadata = found.job.metadata.model_copy(update={"resource_version": str(item.version)})
     job = found.job.model_copy(update={"metadata": metadata})
     return StoredJob(job, found.problems, found.is_of_another_version)
@@ -35,6 +42,8 @@ def faults(found: StoredJob, manifest: Manifest, profile: TemplateProfile) -> li
     """
     if found.is_of_another_version:
         return []
+    if projection.OMITTED_BYTES in manifest:
+        return list(found.problems)
     # An earlier version may have admitted it, so rules for new jobs do not apply.
     status = found.job.status.model_copy(update={"start_time": datetime.now(UTC)})
     admitted = found.job.model_copy(update={"status": status})

@@ -1,5 +1,7 @@
 """Unsupported specs: this version does not accept a field that a newer operator has written.
 
+A spec that is too large for the operator is unsupported, too.
+
 The pods that exist go on: the newer operator has built them. Nothing is created from a spec of
 which a part is unknown, and a job that has not started waits. Suspension, the end of an attempt and
 clean-up need only the fields that can be read.
@@ -23,6 +25,8 @@ def why(problems: Sequence[Problem]) -> tuple[str, str]:
     Args:
         problems: The fields that are not accepted; one at least.
     """
+    if all(problem.stage == "operator" for problem in problems):
+        return REASON, f"no pods are started: {'; '.join(map(str, problems))}"
     fields = "; ".join(f"{problem.path}: {problem.message}" for problem in problems)
     return REASON, (
         "a newer operator wrote the spec; upgrade this operator, which starts no pods until then: "

@@ -24,6 +24,22 @@ def pod(**spec: Any) -> Manifest:
     }
 
 
+def test_of_a_job_that_is_too_large_neither_spec_nor_labels_are_kept() -> None:
+    status = {"phase": "Running"}
+    metadata = {"name": "j", "uid": "u", "generation": 2, "labels": {"a": "b"}}
+    small = {"metadata": metadata, "spec": {"training": "x"}, "status": status}
+    assert projection.job(small) == small
+    size = projection.JOB_BYTES
+    large = {**small, "spec": {"training": "x" * size, "runPolicy": {"suspend": True}}}
+    kept = projection.job(large)
+    assert kept.pop(projection.OMITTED_BYTES) > size
+    assert kept == {
+        "metadata": {"name": "j", "uid": "u", "generation": 2},
+        "spec": {"runPolicy": {"suspend": True}},
+        "status": status,
+    }
+
+
 def test_what_is_kept_of_a_pod_that_waits() -> None:
     gates = [{"name": "imagenet.dev/gang"}]
     assert projection.pod(pod(schedulingGates=gates)) == {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import pytest
 
+from imagenet_operator.clusters.kubernetes import projection
 from support.api_requests import creates_a_pod, writes_status
 from support.asynchronous import asynchronous
 from support.operator_harness import (
@@ -52,6 +54,54 @@ UNKNOWN = {
         "spec.runPolicy.schedulingPolicy.gang",
     ),
 }
+
+
+def make_too_large(spec: Manifest) -> None:
+    variable = {"name": "X", "value": "x" * projection.JOB_BYTES}
+    container = {"name": "main", "env": [variable]}
+    spec["training"]["workers"]["template"] = {"spec": {"containers": [container]}}
+
+
+@asynchronous
+async def test_a_new_job_that_is_too_large_fails_with_its_size() -> None:
+    async with cluster_of_one() as harness:
+        large = job()
+        make_too_large(large["spec"])
+        await harness.server.add(large)
+        await harness.settle()
+        failed = harness.condition("Failed")
+        assert failed["reason"] == "InvalidSpec"
+        assert re.fullmatch(
+            r"spec: the job has 26\d,\d{3} bytes without its status; write at most 262,144",
+            failed["message"],
+        )
+        assert harness.server.all("Pod") == []
+
+
+@asynchronous
+async def test_a_job_that_grew_too_large_while_suspended_waits_until_it_is_small_again() -> None:
+    async with cluster_of_one() as harness:
+        await started(harness)
+        await harness.server.change("ImageNetJob", "digits", set_suspend(True))
+        await harness.settle()
+        await harness.finish_deleting()
+        await harness.settle()
+        await harness.server.change(
+            "ImageNetJob", "digits", lambda item: make_too_large(item["spec"])
+        )
+        await harness.server.change("ImageNetJob", "digits", set_suspend(False))
+        await harness.settle()
+        running = harness.condition("Running")
+        assert (running["status"], running["reason"]) == ("False", "UnsupportedSpec")
+        assert "write at most 262,144" in running["message"]
+        assert harness.pods() == []
+
+        def shorten(item: Manifest) -> None:
+            del item["spec"]["training"]["workers"]["template"]
+
+        await harness.server.change("ImageNetJob", "digits", shorten)
+        await harness.settle()
+        assert harness.pods() == SECOND
 
 
 @pytest.mark.parametrize(("edit", "path"), UNKNOWN.values(), ids=UNKNOWN)
