@@ -289,7 +289,7 @@ def test_a_missing_package_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "kagglesdk.competitions.types", None)
     said = refused(capfd, *competition(kaggle), "--data", str(tmp_path / "data"))
-    assert "kagglesdk is missing; type: pip install 'imagenet-workloads[kaggle]'" in said
+    assert "kagglesdk is missing; type: pip install 'kagglesdk<0.2'" in said
 
 
 @pytest.mark.parametrize(

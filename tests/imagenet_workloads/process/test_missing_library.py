@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -42,6 +43,15 @@ def test_what_an_image_lacks_is_a_permanent_failure(error: Exception, message: s
     assert explained is not None
     assert message in str(explained)
     assert explained.exit_code == 3
+
+
+def test_no_message_asks_for_a_name_on_a_package_index_that_is_not_ours() -> None:
+    """Anybody may register it there, and run code where it is installed."""
+    asking = re.compile(r"pip install .*imagenet-|imagenet-(workloads|operator)\[")
+    sources = [*REPOSITORY.glob("operator/**/*.py"), *REPOSITORY.glob("workloads/**/*.py")]
+    pages = [*REPOSITORY.glob("docs/*.md"), REPOSITORY / "README.md"]
+    found = {path for path in (*sources, *pages) if asking.search(path.read_text())}
+    assert {path.relative_to(REPOSITORY) for path in found} == set()
 
 
 def test_another_node_may_have_the_driver_of_its_gpus() -> None:

@@ -174,4 +174,4 @@ def test_without_matplotlib_it_says_what_to_install(
     monkeypatch.delitem(sys.modules, "imagenet_workloads.telemetry.plot", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
     assert command.main([str(job)]) == 1
-    assert "install imagenet-workloads with its extra `plot`" in capsys.readouterr().err
+    assert "type: pip install matplotlib" in capsys.readouterr().err

@@ -99,8 +99,7 @@ def _api(endpoint: str | None, login: Token | None) -> "HfApi":
         from huggingface_hub import HfApi
     except ImportError:
         raise InputError(
-            "the package huggingface_hub is missing; type: "
-            "pip install 'imagenet-workloads[hugging-face]'"
+            "the package huggingface_hub is missing; type: pip install huggingface_hub httpx2"
         ) from None
     # Without a Secret, no token of this machine is sent either.
     return HfApi(endpoint=endpoint, token=False if login is None else login.value)

@@ -140,6 +140,6 @@ def _types() -> tuple[Any, Any]:
         from kagglesdk.datasets.types import dataset_api_service
     except ImportError:
         raise InputError(
-            "the package kagglesdk is missing; type: pip install 'imagenet-workloads[kaggle]'"
+            "the package kagglesdk is missing; type: pip install 'kagglesdk<0.2'"
         ) from None
     return competition_api_service, dataset_api_service

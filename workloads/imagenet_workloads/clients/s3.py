@@ -198,9 +198,7 @@ def open_bucket(name: str, endpoint: str | None, region: str | None) -> Bucket:
     try:
         from obstore.store import S3Store
     except ImportError:
-        raise InputError(
-            "the package obstore is missing; type: pip install 'imagenet-workloads[s3]'"
-        ) from None
+        raise InputError("the package obstore is missing; type: pip install obstore") from None
     credentials = Credentials()
     options: dict[str, str] = {"region": region or _REGION}
     if endpoint is not None:

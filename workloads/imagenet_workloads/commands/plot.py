@@ -75,9 +75,7 @@ def _run(parsed: argparse.Namespace) -> None:
     try:
         figure, path = draw(parsed)
     except ModuleNotFoundError as error:
-        raise WorkloadError(
-            f"needs {error.name}; install imagenet-workloads with its extra `plot`"
-        ) from error
+        raise WorkloadError(f"needs {error.name}; type: pip install matplotlib") from error
     if path.suffix.lower() != ".png":
         raise InputError(f"--output {path}: the picture is a PNG; write a name that ends in .png")
     try:

@@ -137,8 +137,7 @@ def open_parquet(blob: Blob) -> ParquetFile:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise InputError(
-            f"{blob.where}: reading Parquet needs pyarrow; pip install "
-            f"'imagenet-workloads[parquet]' ({error})"
+            f"{blob.where}: reading Parquet needs pyarrow; type: pip install pyarrow ({error})"
         ) from None
     with explained(blob.where):
         file = pq.ParquetFile(_as_file(blob))
