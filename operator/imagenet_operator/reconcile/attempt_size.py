@@ -124,10 +124,20 @@ def growth(context: ReconcileContext) -> End | None:
 
 def grows(job: ImageNetJob, after: Status) -> bool:
     """Whether a new status ends an attempt so that the job goes on with more workers."""
-    former, training = job.status.training, after.training
-    has_ended = former is not None and former.outcome is None
+    former = job.status.training
+    return former is not None and former.outcome is None and awaits_growth(job, after)
+
+
+def awaits_growth(job: ImageNetJob, status: Status) -> bool:
+    """Whether a job has ended an attempt to go on with more workers, and will start the next."""
+    training = status.training
     outcome = None if training is None else training.outcome
-    return has_ended and outcome is not None and outcome.reason == elastic.GROWING
+    return (
+        outcome is not None
+        and outcome.reason == elastic.GROWING
+        and status.completion_time is None
+        and not job.spec.run_policy.suspend
+    )
 
 
 def further_pods(job: ImageNetJob, free: Capacity, settings: ReconcileSettings) -> list[Manifest]:

@@ -6,7 +6,8 @@ the lock until its decision is applied. A few others wait for the lock. Any furt
 once, and its job is enqueued when the line has moved, so waiting gangs never use up the workers.
 
 A job that grows stops first, and needs the capacity minutes later. So its further pods are reserved
-before it stops, until they exist: two jobs that see one free node do not both stop for it.
+before it stops, until they exist or it is suspended: two jobs that see one free node do not both
+stop for it.
 
 The free capacity takes a list of all pods of the cluster. That list is cached for a short time, so
 it costs the same for any number of gangs. Our own pods come from the watch cache, and the list is
@@ -111,7 +112,7 @@ class CapacityLock:
         self._reserved[key] = time.monotonic() + RESERVED_SECONDS, pods
 
     def release(self, key: JobKey) -> None:
-        """End the reservation of a job: its pods exist, or it is gone."""
+        """End the reservation of a job: its pods exist, or it does not grow any more."""
         self._reserved.pop(key, None)
 
     async def free(self, key: JobKey) -> Capacity:

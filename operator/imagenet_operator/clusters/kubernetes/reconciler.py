@@ -21,7 +21,7 @@ from imagenet_operator.api.status import Clock
 from imagenet_operator.api.stored import StoredJob
 from imagenet_operator.clusters.apply import apply, writes_status
 from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey
-from imagenet_operator.clusters.kubernetes import kinds, metrics, stored_job
+from imagenet_operator.clusters.kubernetes import metrics, stored_job
 from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError
 from imagenet_operator.clusters.kubernetes.cluster import (
@@ -217,7 +217,7 @@ class Reconciler:
                     pods = attempt_size.further_pods(job, room.free, self._settings)
                     self._cluster.capacity_lock.reserve(key, pods)
                 decision = await self._apply(key, job, decision)
-                if any(item["kind"] == kinds.POD.name for item in decision.create):
+                if not attempt_size.awaits_growth(job, decision.status):
                     self._cluster.capacity_lock.release(key)
                 return _after(job, decision), decision.requeue_after
         await self._refresh(key, wanted)

@@ -9,6 +9,7 @@ from imagenet_operator.clusters.kubernetes import kinds
 from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous
 from support.operator_harness import Harness, cluster_of, job, node, running, start_program
+from support.version_skew import set_suspend
 
 Manifest = dict[str, Any]
 TRAINING = {
@@ -132,6 +133,25 @@ async def test_of_two_jobs_that_see_one_free_node_one_stops_for_it() -> None:
         grown = [name for name in names if harness.status(name)["training"]["workers"] == 4]
         assert grown == stopped
         assert harness.events().count("Growing") == 1
+
+
+@asynchronous
+async def test_a_job_that_is_suspended_while_it_grows_leaves_the_room_to_others() -> None:
+    nodes = (node("a", pods=4), node("b", pods=2))
+    async with cluster_of(*nodes) as server, running(server) as harness:
+        await shrunk(harness)
+        await server.add(node("c", pods=2))
+        await harness.heard()
+        harness.operator.cluster.capacity_lock.invalidate()
+        await harness.let_pass(31)
+        assert "Growing" in harness.events()
+        other = ("vision", "other")
+        free = (await harness.operator.cluster.capacity_lock.free(other))["c"].free
+        assert free["pods"] == 0
+        await server.change("ImageNetJob", "digits", set_suspend(True))
+        await harness.settle()
+        free = (await harness.operator.cluster.capacity_lock.free(other))["c"].free
+        assert free["pods"] == 2
 
 
 @asynchronous
