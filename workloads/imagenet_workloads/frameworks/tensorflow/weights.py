@@ -130,6 +130,6 @@ def load_arrays(path: Path) -> dict[str, Array]:
     try:
         with np.load(io.BytesIO(path.read_bytes())) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, AttributeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: not a file of arrays by NumPy (.npz): {reason}") from None
