@@ -6,9 +6,6 @@ most clusters' do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import yaml
 
@@ -54,13 +51,14 @@ def test_the_readme_leads_to_a_trained_model(
 def test_the_notes_of_the_chart_lead_to_a_trained_model(
     story: StoryNamespace, cluster: Cluster, terminal: Terminal
 ) -> None:
-    lines = map(str.strip, Release(cluster).notes().splitlines())
-    *before, watch = (line for line in lines if line.startswith("kubectl "))
-    # The one file that is not as it is in the repository: the story is not about its length.
-    edit(terminal.folder / "examples" / "synthetic.yaml", for_one_epoch)
+    before, _, rest = Release(cluster).notes().partition(" - <<'END'\n")
+    manifest, _, after = rest.partition("\nEND\n")
+    *checks, create = commands_of(before)
+    (watch,) = commands_of(after)
 
-    for command in before:
+    for command in checks:
         terminal.type(command)
+    terminal.type(f"{create} - <<'END'\n{for_one_epoch(manifest)}\nEND")
     status, _ = watched(story, terminal, watch, "synthetic")
 
     assert (status["restarts"], status["disruptions"]) == (0, 0)
@@ -102,15 +100,16 @@ def check_claim(story: StoryNamespace, job: str) -> None:
     assert len({pod["spec"]["nodeName"] for pod in pods}) == 1
 
 
-def edit(path: Path, change: Callable[[Manifest], None]) -> None:
-    """Change the job of a file."""
-    job = yaml.safe_load(path.read_text())
-    change(job)
-    path.write_text(yaml.safe_dump(job))
+def commands_of(notes: str) -> list[str]:
+    """Return the lines of the chart's notes that are to be typed."""
+    return [line for line in map(str.strip, notes.splitlines()) if line.startswith("kubectl ")]
 
 
-def for_one_epoch(job: Manifest) -> None:
-    """Let a job train for one epoch."""
+def for_one_epoch(manifest: str) -> str:
+    """Let a job train for one epoch: the story is not about its length."""
+    job = yaml.safe_load(manifest)
     training = job["spec"]["training"]
     training["epochs"] = 1
     training["optimizer"]["stepEpochs"] = []
+    text: str = yaml.safe_dump(job)
+    return text
