@@ -6,6 +6,8 @@ most clusters' do.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 
