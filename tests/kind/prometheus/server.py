@@ -1,7 +1,7 @@
 """A real Prometheus in a story's namespace, and what it answers.
 
 Debian's has no service discovery by Kubernetes: it reads from a file whom to scrape, and the story
-writes there which pods ask for it by their annotations.
+writes there the pods with a port that the chart's PodMonitors name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _PORT = 9090
 _FOLDER = "/data"
 _TARGETS = "targets.json"
 _RULES = "rules.yaml"
-_ANNOTATION = "prometheus.io/"
+_PORTS = ("http", "metrics")
+"""The ports that the chart's PodMonitors name, of the operator and of the pods of jobs."""
 
 
 class Prometheus:
@@ -62,7 +63,7 @@ class Prometheus:
         self._kubectl.wait(f"pod/{NAME}", "condition=Ready")
 
     def scrape(self, pods: Iterable[Manifest]) -> None:
-        """Scrape these pods, of those that ask for it, and no others any more."""
+        """Scrape those of these pods that have metrics, and no others any more."""
         targets = [{"targets": [address]} for address in map(_address, pods) if address]
         # It may read at any moment.
         new = self._folder / f".{_TARGETS}"
@@ -133,10 +134,15 @@ class Prometheus:
 
 
 def _address(pod: Manifest) -> str | None:
-    """Return where a pod's annotations say that its metrics are; None if they say nothing."""
-    annotations = pod["metadata"].get("annotations", {})
+    """Return where a pod's metrics are, by its ports; None if it has none of them, or no address.
+
+    The stories' chart has PodMonitors, so its pods have no annotations.
+    """
     ip = pod["status"].get("podIP")
-    if not ip or annotations.get(f"{_ANNOTATION}scrape") != "true":
-        return None
-    assert annotations[f"{_ANNOTATION}path"] == "/metrics", "Prometheus's default path is scraped"
-    return f"{ip}:{annotations[f'{_ANNOTATION}port']}"
+    numbers = [
+        port["containerPort"]
+        for container in pod["spec"]["containers"]
+        for port in container.get("ports", ())
+        if port.get("name") in _PORTS
+    ]
+    return f"{ip}:{numbers[0]}" if ip and numbers else None
