@@ -190,7 +190,7 @@ def _contents(archive: Archive, root: str | None, *, is_whole: bool) -> Contents
     The listing finds what comes after it.
     """
     where = archive.blob.where
-    found = Contents(where, ("--path-in-archive ", "pathInArchive"))
+    found = Contents(where, ("--path-in-archive", "", "pathInArchive"))
     for member in archive.members():
         folder, _, base = member.name.rpartition("/")
         is_below = member.name.startswith(prefix(root)) and not base.startswith(".")

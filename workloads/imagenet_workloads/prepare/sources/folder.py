@@ -45,7 +45,7 @@ class FolderListing(Listing):
         self.kind = KIND
         self.start = start
         self.where = str(root / start)
-        self.below = f"--source {root}/", "path"
+        self.below = "--source", f"{root}/", "path"
         self.remedy = f"write --source {(root / start).absolute().parent} (path), or "
         self._top = root
         self._root = root / start

@@ -39,7 +39,7 @@ class FolderContents(Contents):
     """
 
     def __init__(self, root: Path, choice: Choice) -> None:
-        super().__init__(str(root), (f"--source {root}/", "path"))
+        super().__init__(str(root), ("--source", f"{root}/", "path"))
         self.has_folders = False
         self.others: list[str] = []
         self._root = root

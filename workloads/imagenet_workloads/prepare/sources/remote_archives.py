@@ -40,7 +40,7 @@ def open_archives(
     try:
         files = _by_plain_names(files, cache_field)
         allowed = limit(most_requests, cache_field) if files.reads_at_once > 1 else None
-        held = Contents(files.where, ("", "url, prefix or keys"))
+        held = Contents(files.where, ("", "", "url, prefix or keys"))
         for name in files.names:
             held.add(name, FORMATS)
         source = None

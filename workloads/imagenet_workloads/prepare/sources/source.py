@@ -335,13 +335,13 @@ class Listing(Source):
 
     Attributes:
         start: the folder that is listed, as the start of all paths; empty for the root.
-        below: what the user writes before the path of a folder of it, and the field of a manifest.
+        below: what names a folder of it, as for `Contents`.
         strips: whether the names of a split's images begin below its folder.
         remedy: for images in no folders: what to write if the root is too low.
     """
 
     start: str = ""
-    below: tuple[str, str] = ("", "")
+    below: tuple[str, str, str] = ("", "", "")
     strips: bool = False
     remedy: str = ""
 

@@ -32,8 +32,8 @@ class Contents:
 
     Attributes:
         where: the source in messages.
-        below: what names a folder of it, up to the folder: `--source /raw/` or
-            `--path-in-archive `; and the field of the manifest.
+        below: what names a folder of it: the option, what precedes the folder in its value, and
+            the field of the manifest; such as `--source`, `/raw/`, `path`.
         image: the path of an image; empty without one.
         archives: the paths of archives.
         parquet: the paths of Parquet files.
@@ -41,7 +41,7 @@ class Contents:
     """
 
     where: str
-    below: tuple[str, str] = ("", "")
+    below: tuple[str, str, str] = ("", "", "")
     image: str = ""
     archives: list[str] = field(default_factory=list)
     parquet: list[str] = field(default_factory=list)
@@ -99,16 +99,16 @@ class Contents:
                 raise InputError(
                     f"{self.where}: holds {self._described()}, and which of them is the data set "
                     f"is not clear; write --layout {holds[0]} (source.layout) or "
-                    f"--layout {others}, or name the folder of one ({self.below[1]})"
+                    f"--layout {others}, or name the folder of one ({self.below[2]})"
                 )
             if not holds:
                 return ""
         layout = choice.layout or next(name for name, is_there in found.items() if is_there)
         if layout == choices.CIFAR and len(folders) > 1:
-            lines = " or ".join(f"{self.below[0]}{folder}" for folder in folders)
+            option, start, name = self.below
+            lines = " or ".join(f"{option} {start}{folder}" for folder in folders)
             raise InputError(
-                f"{self.where}: holds CIFAR in {len(folders)} folders; write {lines} "
-                f"({self.below[1]})"
+                f"{self.where}: holds CIFAR in {len(folders)} folders; write {lines} ({name})"
             )
         return layout
 
