@@ -97,11 +97,13 @@ def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
         try:
             with os.scandir(root / folder) as entries:
                 for entry in entries:
-                    if not entry.is_dir():
+                    if entry.is_symlink():
+                        # It may lead to a folder that is read anyway, or to itself.
+                        names += [] if Path(entry.path).is_dir() else [entry.name]
+                    elif not entry.is_dir():
                         names.append(entry.name)
                     elif not is_hidden(entry.name) and not entry.name.startswith(_KIT):
-                        # A link may lead to a folder that is read anyway.
-                        below += [] if entry.is_symlink() else [trees.join(folder, entry.name)]
+                        below.append(trees.join(folder, entry.name))
         except OSError as error:
             raise unlistable(root / folder, error) from error
         yield folder, sorted(names)
