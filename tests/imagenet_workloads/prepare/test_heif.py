@@ -83,6 +83,6 @@ def test_images_of_a_telephone_are_a_dataset(
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     said = refused(capfd, "--source", source, "--data", tmp_path / "none", "--shards", "1")
     assert f"{source}: a/IMG_1.HEIC is a HEIC image, and pillow-heif is missing" in said
-    assert "pip install 'imagenet-workloads[heic]', or convert such images to JPEG" in said
+    assert "pip install pillow-heif, or convert such images to JPEG" in said
     with pytest.raises(DamagedImageError, match="pillow-heif is missing; pip install"):
         heif.decode(files["b/3.heif"])

@@ -14,7 +14,7 @@ from imagenet_workloads.prepare.sources.source import readable
 SUFFIXES = (".heic", ".heif")
 
 _BRANDS = frozenset((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"))
-_INSTALL = "pip install 'imagenet-workloads[heic]'"
+_INSTALL = "pip install pillow-heif"
 
 
 def is_heif(data: bytes) -> bool:

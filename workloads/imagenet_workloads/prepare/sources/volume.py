@@ -160,9 +160,11 @@ def _require(path: Path, option: str) -> None:
         InputError: it does not; the message names the option and the manifest's field.
     """
     # Whatever else hinders the open is reported by it.
-    with suppress(PermissionError, NotADirectoryError):
-        if not path.exists():
-            raise InputError(f"{option}: {path}: no such file or folder")
+    with suppress(OSError):
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            raise InputError(f"{option}: {path}: no such file or folder") from None
 
 
 class VolumeKind(SourceKind):
