@@ -139,10 +139,10 @@ class ObjectEvents:
     async def _of_workload(self, key: JobKey, item: WaitingObject) -> ObjectEvent | None:
         """Return why Kueue holds an object; None without Kueue's API or the right to read it."""
         namespace, name = key
-        selection = {"labelSelector": f"{queue.JOB_UID}={item.uid}"}
         try:
             if item.attempt is None:
-                found = (await self._client.get(WORKLOAD.path(namespace), **selection))["items"]
+                of_job = {"labelSelector": f"{queue.JOB_UID}={item.uid}"}
+                found = (await self._client.get(WORKLOAD.path(namespace), **of_job))["items"]
             else:
                 group = names.service(name, item.attempt)
                 found = [await self._client.get(WORKLOAD.path(namespace, group))]

@@ -383,7 +383,7 @@ def _in_queue(example: _Blocked, former: str) -> str:
         words = f"Kueue holds the {item.role} Job"
         words += f": {_cut(example.detail)}" if example.detail else f" in queue {item.message}"
     else:
-        words = f"waiting in queue {item.message}"
+        words = f"{example.cause.text} {item.message}"
         words += f": {_cut(example.detail)}" if example.detail else ""
     return former if equal_without_numbers(words, former) else words
 

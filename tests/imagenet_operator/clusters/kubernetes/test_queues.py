@@ -10,14 +10,13 @@ from imagenet_operator.api import queue
 from imagenet_operator.clusters.kubernetes import kinds
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous
-from support.operator_harness import Harness, claim, cluster_of_one, job
+from support.operator_harness import Harness, claim, cluster_of_one, job, with_images
 
 Manifest = dict[str, Any]
 INACTIVE = "LocalQueue lq is inactive"
 
 
-def queued_job() -> Manifest:
-    document = job()
+def queued(document: Manifest) -> Manifest:
     document["metadata"]["labels"] = {queue.NAME: "lq"}
     return document
 
@@ -46,13 +45,34 @@ async def hold(harness: Harness) -> None:
 async def test_the_condition_has_the_words_of_the_workload() -> None:
     async with cluster_of_one(claims=[claim()]) as harness:
         await harness.server.add(workload("digits-r0"))
-        await harness.server.add(queued_job())
+        await harness.server.add(queued(job()))
         await harness.settle()
         await hold(harness)
         for _ in range(2):
             await harness.let_pass(40)
         found = harness.condition("Running")
         assert (found["reason"], found["message"]) == ("Queued", f"waiting in queue lq: {INACTIVE}")
+
+
+@asynchronous
+async def test_a_job_of_the_preparation_is_found_by_its_uid() -> None:
+    async with cluster_of_one(claims=[claim(name="raw")]) as harness:
+        await harness.server.add(queued(with_images()))
+        await harness.settle()
+        held = harness.server.get("Job", "digits-index")
+        assert held is not None
+        await harness.server.add(workload("job-another", "another-uid"))
+        await harness.server.add(workload("job-digits-index", held["metadata"]["uid"]))
+        await harness.server.change(
+            "Job", "digits-index", lambda item: item["spec"].update(suspend=True)
+        )
+        for _ in range(2):
+            await harness.let_pass(40)
+        found = harness.condition("DatasetReady")
+        assert (found["reason"], found["message"]) == (
+            "Queued",
+            f"Kueue holds the index Job: {INACTIVE}",
+        )
 
 
 @pytest.mark.parametrize("code", [403, 404])
@@ -63,7 +83,7 @@ async def test_without_the_right_or_the_api_the_queue_is_named(code: int) -> Non
 
     async with cluster_of_one(claims=[claim()]) as harness:
         harness.server.refuse(Refusal(code, "No", "no"), reads_a_workload)
-        await harness.server.add(queued_job())
+        await harness.server.add(queued(job()))
         await harness.settle()
         await hold(harness)
         await harness.let_pass(40)
