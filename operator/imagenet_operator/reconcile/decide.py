@@ -16,6 +16,7 @@ decision that hangs on an absent object again, from live reads, before it applie
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from imagenet_operator.api import ImageNetJob
@@ -64,8 +65,10 @@ def decide(
     context = ReconcileContext(job, observed, sample, now, settings)
     context.status = rebuild.rebuilt(job.status, observed.attempts, context.now)
     if is_finished(context.status):
-        _finish(context)
-        return context.decision()
+        is_over = _finish(context)
+        decision = context.decision()
+        # A job that is deleted has no status to write, whatever a newer operator would add to it.
+        return replace(decision, status=job.status) if is_over else decision
     try:
         _step(context)
     except InvalidTemplate as error:
@@ -173,8 +176,12 @@ def _start(context: ReconcileContext) -> bool:
     return True
 
 
-def _finish(context: ReconcileContext) -> None:
-    """Clean up a job that has succeeded or failed, and delete it when its time to live is over."""
+def _finish(context: ReconcileContext) -> bool:
+    """Clean up a job that has succeeded or failed, and delete it when its time to live is over.
+
+    Returns:
+        Whether the job itself is deleted.
+    """
     policy, metadata = context.job.spec.run_policy, context.job.metadata
     publishing.publish(context)
     is_publishing = publishing.is_under_way(context.job, context.observed)
@@ -194,6 +201,8 @@ def _finish(context: ReconcileContext) -> None:
         context.requeue_later()
     else:
         context.delete([Reference("ImageNetJob", metadata.name, metadata.uid)])
+        return True
+    return False
 
 
 def _check_access(context: ReconcileContext) -> None:

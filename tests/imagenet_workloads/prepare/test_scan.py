@@ -101,7 +101,7 @@ def test_all_images_are_told_and_the_end_too(count: int, tmp_path: Path) -> None
         (Notes(), "the list: holds no images"),
         (Notes(empty=["a", "b"]), "the list: holds no images, only 2 empty classes; give a folder"),
         (Notes(ignored=3), "only 3 files that are not named like images (.bmp, .heic,"),
-        (Notes(ignored=3, empty=["a"]), "only 1 empty classes and 3 files that are not named"),
+        (Notes(ignored=3, empty=["a"]), "only 1 empty class and 3 files that are not named"),
     ],
 )
 def test_a_source_without_images_is_refused(notes: Notes, message: str, tmp_path: Path) -> None:
