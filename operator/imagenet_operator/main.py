@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
@@ -122,8 +122,10 @@ async def run(configured: Configuration, where: Connection, port: int) -> int:
         kopf = asyncio.create_task(watch, name="kopf")
         try:
             await asyncio.wait({work, kopf, terminated}, return_when=asyncio.FIRST_COMPLETED)
-            return _report(work, kopf)
+            return await _report(operator, work, kopf)
         finally:
+            # Of several watches that fail at once kopf reports one, and nobody asks the others.
+            asyncio.get_running_loop().set_exception_handler(_note)
             for task in (work, kopf, terminated):
                 task.cancel()
             await asyncio.gather(work, kopf, terminated, return_exceptions=True)
@@ -156,15 +158,21 @@ def _terminate(terminated: asyncio.Future[None]) -> None:
         terminated.set_result(None)
 
 
-def _report(*tasks: asyncio.Task[None]) -> int:
+def _note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log at the level of details what a task failed with after the operator's end."""
+    LOGGER.debug("%s", context["message"], exc_info=context.get("exception"))
+
+
+async def _report(operator: Operator, *tasks: asyncio.Task[None]) -> int:
     """Log why the operator ends, and return its exit code."""
     for task in tasks:
         if task.done() and not task.cancelled():
             if isinstance(task.exception(), LeaseLost):
                 LOGGER.error("stopping: %s", task.exception())
                 return FAILURE
-            if _is_not_found(task.exception()):
-                # The next process waits for the definition.
+            # kopf may end with what became of a reconcile at the same time. The next process waits
+            # for the definition.
+            if await operator.lacks_definition():
                 LOGGER.error("stopping: %s", NOT_DEFINED)
                 return FAILURE
             LOGGER.error("%s ended unexpectedly", task.get_name(), exc_info=task.exception())

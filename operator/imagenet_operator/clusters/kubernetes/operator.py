@@ -21,7 +21,7 @@ from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import health, kinds, metrics
 from imagenet_operator.clusters.kubernetes.cache import Stored
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, KubernetesCluster
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.reconciler import Reconciler, now
@@ -165,16 +165,19 @@ class Operator:
 
     async def find_definition(self) -> None:
         """Wait until the API server serves the jobs; kopf never watches what it does not find."""
-        while not self._is_defined:
-            try:
-                found = await self._client.get(f"/apis/{kinds.JOB.api_version}")
-                resources = [item["name"] for item in found.get("resources") or ()]
-                self._is_defined = kinds.JOB.plural in resources
-            except ApiError as error:
-                LOGGER.debug("the definition of the jobs cannot be read: %s", error)
-            if not self._is_defined:
-                LOGGER.warning("%s", NOT_DEFINED)
-                await asyncio.sleep(DEFINITION_SECONDS)
+        while await self.lacks_definition() is not False:
+            LOGGER.warning("%s", NOT_DEFINED)
+            await asyncio.sleep(DEFINITION_SECONDS)
+        self._is_defined = True
+
+    async def lacks_definition(self) -> bool | None:
+        """Ask the API server whether it does not serve the jobs; None if it does not answer."""
+        try:
+            found = await self._client.get(f"/apis/{kinds.JOB.api_version}")
+        except ApiError as error:
+            LOGGER.debug("the definition of the jobs cannot be read: %s", error)
+            return True if error.code == NOT_FOUND else None
+        return kinds.JOB.plural not in [item["name"] for item in found.get("resources") or ()]
 
     async def _fill_caches(self, tasks: asyncio.TaskGroup) -> None:
         """Start the watches, and wait until all caches are synced."""
