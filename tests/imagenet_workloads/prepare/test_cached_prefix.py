@@ -81,6 +81,25 @@ def test_archives_that_left_the_prefix_are_deleted(
     assert "b.tar: is not in the cache" in capfd.readouterr().err
 
 
+def test_a_job_reads_the_archives_of_its_own_list(
+    server: S3Server, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, data = reading(server, "two", cache), tmp_path / "data"
+    fill(server, "two", a=CLASSES["a"], b=CLASSES["b"])
+    monkeypatch.setenv("IMAGENET_JOB_UID", "first")
+    assert fetch.main(options) == 0
+    key = run_index(None, data, *options, *DATASET)["key"]
+    fill(server, "two", a=CLASSES["a"], c=CLASSES["c"])
+    monkeypatch.setenv("IMAGENET_JOB_UID", "second")
+    assert fetch.main(options) == 0
+    assert stored(cache) == ["a.tar", "b.tar", "c.tar"]
+    monkeypatch.setenv("IMAGENET_JOB_UID", "first")
+    assert pack.main([*options, "--data", str(data), "--key", key]) == 0
+    assert run_index(None, data, *options, *DATASET)["key"] == key
+    assert fetch.main(options) == 0
+    assert stored(cache) == ["a.tar", "c.tar"]
+
+
 def test_only_folders_of_the_last_list_and_abandoned_ones_are_deleted(
     server: S3Server, cache: Path
 ) -> None:

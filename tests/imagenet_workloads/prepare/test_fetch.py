@@ -17,13 +17,23 @@ from queue import SimpleQueue
 import pytest
 import zstandard
 
-from imagenet_workloads.commands import fetch, index
+from imagenet_workloads.commands import fetch, index, pack, seal
+from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import NO_ROOM
 from imagenet_workloads.prepare import atomic_files, partial_file
-from imagenet_workloads.prepare.sources.cache import cache_entry
+from imagenet_workloads.prepare.sources.cache import ABANDONED_SECONDS, cache_entry
 from support.file_server import FileServer, Handler
 from support.pictures import collection, jpeg, tar, write_tar_of_tars
-from support.preparation import finish, killed_at, prepare, refused, start, visible
+from support.preparation import (
+    dataset_of,
+    finish,
+    killed_at,
+    prepare,
+    refused,
+    run_index,
+    start,
+    visible,
+)
 from support.remote_preparation import prepare_fetched, write_secret
 
 IMAGES = collection({f"n{number:02}": 6 for number in range(4)})
@@ -63,6 +73,12 @@ def content(server: FileServer, cache: Path, name: str = "x.tar") -> bytes:
         return file.read(0, file.size)
     finally:
         file.close()
+
+
+def sealed_images(dataset: Path) -> int:
+    """Return the number of images of a dataset."""
+    sealed = read_dataset(dataset)
+    return sealed.train.images + sealed.validation.images
 
 
 def names(cache: Path) -> list[str]:
@@ -212,6 +228,49 @@ def test_a_file_that_changes_between_two_tries_is_fetched_as_a_whole(
     assert fetch.main(options(server, cache)) == 0
     assert content(server, cache) == CONTENT
     assert len(names(cache)) == 2, "the former file is gone"
+
+
+def test_a_newer_version_takes_nothing_from_a_job_that_reads_the_former(
+    server: FileServer, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(count: int) -> bytes:
+        images = collection({f"n{number:02}": count for number in range(4)})
+        return write_tar_of_tars(tmp_path / f"{count}.tar", images).read_bytes()
+
+    def contents() -> int:
+        return len([name for name in names(cache) if name.endswith("-x.tar")])
+
+    reading, before = options(server, cache), tmp_path / "before"
+    server.content["/x.tar"] = version(6)
+    monkeypatch.setenv("IMAGENET_JOB_UID", "first")
+    assert fetch.main(reading) == 0
+    key = run_index(None, before, *reading, *DATASET)["key"]
+    server.content["/x.tar"] = version(7)
+    monkeypatch.setenv("IMAGENET_JOB_UID", "second")
+    after = prepare_fetched(cache, tmp_path / "after", reading[:-2], *DATASET)
+    assert sealed_images(after) == 4 * 7
+    monkeypatch.setenv("IMAGENET_JOB_UID", "first")
+    assert pack.main([*reading, "--data", str(before), "--key", key]) == 0
+    assert seal.main(["--data", str(before), "--key", key]) == 0
+    assert sealed_images(dataset_of(before, key)) == 4 * 6
+    assert contents() == 2
+    # The first job asks again: it wants the version of now, and nobody reads the former.
+    assert fetch.main(reading) == 0
+    assert contents() == 1
+
+
+def test_the_version_of_a_job_that_is_long_over_goes(
+    server: FileServer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IMAGENET_JOB_UID", "first")
+    assert fetch.main(options(server, cache)) == 0
+    (record,) = cache.rglob("fetched-first.json")
+    age = record.stat().st_mtime - ABANDONED_SECONDS - 60
+    os.utime(record, (age, age))
+    monkeypatch.setenv("IMAGENET_JOB_UID", "second")
+    server.content["/x.tar"] = bytes(reversed(CONTENT))
+    assert fetch.main(options(server, cache)) == 0
+    assert [name.partition("-")[2] for name in names(cache)] == ["x.tar", "second.json", ""]
 
 
 def test_a_file_that_changes_meanwhile_is_for_the_next_try(

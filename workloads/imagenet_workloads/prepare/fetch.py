@@ -139,16 +139,18 @@ def _begin_all(
 
 def _begin(file: FileToFetch, owner: str) -> Record | Download:
     """Asks the server for the version of a file, unless the cache has it with its checksum."""
-    folder, record = file.entry.folder, file.entry.record()
+    folder, record = file.entry.folder, file.entry.newest()
     temporary = f".{file.name}.tmp-"
     path = folder / f"{temporary}{owner or 'local'}"
     if record is not None and record.checksum == file.checksum != "":
+        file.entry.keep(record)
         _clean_up(file, path, record)
         return record
     blob = file.open()
     is_same = record is not None and _is_same(record.version, blob.version)
     if record is not None and record.checksum == file.checksum and is_same:
         blob.close()
+        file.entry.keep(record)
         _clean_up(file, path, record)
         return record
     with atomic_files.telling_where(folder):
@@ -184,21 +186,23 @@ def _store(file: FileToFetch, download: Download) -> None:
         content.rename(folder / name)
     atomic_files.sync_folder(folder)
     record = Record(version, file.checksum, name, size)
-    document = json.dumps(record.to_document()).encode() + b"\n"
-    atomic_files.write_file(file.entry.record_path, document)
+    file.entry.store(record)
     _clean_up(file, path, record)
 
 
 def _clean_up(file: FileToFetch, path: Path, record: Record) -> None:
     """Deletes all but the content; a process that was killed may not have got to it.
 
-    Only one version is kept: an archive may take most of the volume.
+    Only one version is kept, and those that other jobs may still read: an archive may take most of
+    the volume.
     """
-    former = (
+    oldest = atomic_files.volume_clock(file.entry.folder) - ABANDONED_SECONDS
+    kept = {record.content, *file.entry.kept_for_others(oldest)}
+    former = [
         entry
         for entry in file.entry.folder.iterdir()
-        if entry.name.endswith(f"-{file.name}") and entry.name != record.content
-    )
+        if entry.name.endswith(f"-{file.name}") and entry.name not in kept
+    ]
     for left in (path, journal_of(path), _content_of(path), *former):
         left.unlink(missing_ok=True)
     for folder in file.stale_folders():

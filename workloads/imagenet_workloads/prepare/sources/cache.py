@@ -1,11 +1,14 @@
 """A cache on a volume: imagenet-fetch stores the files of servers there, index and pack read them.
 
 Each file has a folder, named after the file and its address. `fetched.json` in it names the file
-with the content, and is written last.
+with the content, and is written last. `fetched-UID.json` names the content that a job reads: a
+newer version that another job fetches meanwhile takes nothing from it.
 """
 
 import hashlib
 import io
+import json
+import os
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -13,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from imagenet_workloads import regular_files
+from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.open_files import OpenFiles
 from imagenet_workloads.prepare.sources.remote import RemoteBlob, Version
@@ -24,9 +29,11 @@ FOLDER = "fetched"
 """The folder in the volume of a cache."""
 
 ABANDONED_SECONDS = 7 * 24 * 3600.0
-"""The age of what a job leaves that is suspended or deleted while it fetches; it is deleted."""
+"""The age of what a job leaves in a cache, which no later program of it can delete: files of a
+fetch that was cut off, and the record of what it reads."""
 
-_RECORD = "fetched.json"
+_RECORD = "fetched"
+_SUFFIX = ".json"
 
 # One for the process, because the limit of open files is that of the process.
 _OPEN_FILES = OpenFiles()
@@ -65,25 +72,75 @@ class CacheEntry:
     Attributes:
         folder: of the file.
         where: the address of the file, without query.
+        job: the UID of the job that fetches or reads it; empty without an operator.
     """
 
     folder: Path
     where: str
-
-    @property
-    def record_path(self) -> Path:
-        """The path of `fetched.json`."""
-        return self.folder / _RECORD
+    job: str = ""
 
     def record(self) -> Record | None:
-        """What `fetched.json` says; None unless the content is there in full length.
+        """What this job fetched; without that, what was fetched last.
+
+        None unless the content is there in full length.
 
         Raises:
-            InputError: `fetched.json` is damaged.
+            InputError: A record is damaged.
         """
-        if not regular_files.exists(self.record_path):
+        own = self._read(self._path_of(self.job)) if self.job else None
+        return own or self.newest()
+
+    def newest(self) -> Record | None:
+        """What was fetched last, by any job; as `record`."""
+        return self._read(self._path_of(""))
+
+    def store(self, record: Record) -> None:
+        """Makes a content the newest, and that of this job.
+
+        Raises:
+            StorageError: The volume cannot be written.
+        """
+        self._write("", record)
+        self.keep(record)
+
+    def keep(self, record: Record) -> None:
+        """Makes a content that of this job, for as long as a preparation may take.
+
+        Raises:
+            StorageError: The volume cannot be written.
+        """
+        if self.job:
+            self._write(self.job, record)
+
+    def kept_for_others(self, oldest: float) -> set[str]:
+        """The names of the contents that other jobs may read.
+
+        Args:
+            oldest: When a preparation that still runs may have begun, by the volume's clock, in
+                seconds since 1970. What earlier ones have left is deleted.
+        """
+        kept, mine = set(), self._path_of(self.job)
+        for path in self.folder.glob(f"{_RECORD}-*{_SUFFIX}"):
+            status = regular_files.status_of(path)
+            if path == mine or status is None:
+                continue
+            if status.st_mtime < oldest:
+                path.unlink(missing_ok=True)
+            elif (record := self._read(path)) is not None:
+                kept.add(record.content)
+        return kept
+
+    def _path_of(self, job: str) -> Path:
+        return self.folder / (f"{_RECORD}-{job}{_SUFFIX}" if job else f"{_RECORD}{_SUFFIX}")
+
+    def _write(self, job: str, record: Record) -> None:
+        document = json.dumps(record.to_document()).encode() + b"\n"
+        atomic_files.write_file(self._path_of(job), document)
+
+    def _read(self, path: Path) -> Record | None:
+        if not regular_files.exists(path):
             return None
-        fields = Fields.read(self.record_path)
+        fields = Fields.read(path)
         record = Record(
             Version.from_fields(fields.object("version")),
             fields.text("checksum"),
@@ -123,7 +180,8 @@ def cache_entry(cache: Path, name: str, where: str, server: str = "") -> CacheEn
 def entry_in_folder(folder: Path, name: str, where: str, server: str = "") -> CacheEntry:
     """Returns the entry of a file in a folder of a cache; the others are as in `cache_entry`."""
     digest = hashlib.sha256(f"{server} {where}".encode()).hexdigest()[:12]
-    return CacheEntry(folder / f"{name}-{digest}", where)
+    job = Environment.from_mapping(os.environ).job_uid
+    return CacheEntry(folder / f"{name}-{digest}", where, job)
 
 
 class CachedFile:

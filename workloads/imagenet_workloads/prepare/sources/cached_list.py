@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -114,17 +114,30 @@ class CachedFiles:
         return Fields.parse(text, str(self.list_entry.folder))
 
     def _listed_folders(self) -> set[Path]:
-        """The folders of the files of the list that is in the cache; none without a list."""
-        if self.list_entry.record() is None:
-            return set()
-        return {self._entry(name).folder for name in self._read_list().object("files").values}
+        """The folders of the files of the newest list in the cache, and of this job's own."""
+        lists = [replace(self, list_entry=replace(self.list_entry, job=""))]
+        lists += [self] if self.list_entry.job else []
+        return {
+            self._entry(name).folder
+            for one in lists
+            if one.list_entry.record() is not None
+            for name in one._read_list().object("files").values
+        }
 
     def _stale_folders(self, listed: set[Path], current: set[Path]) -> list[Path]:
-        """The folders that are deleted: a fetch of another list may fill others now."""
+        """The folders that are deleted: a fetch of another list may fill others now.
+
+        A job that has fetched an earlier list may still read its files.
+        """
         folder = self.list_entry.folder
         oldest = atomic_files.volume_clock(folder) - ABANDONED_SECONDS
         others = [one for one in folder.iterdir() if one.is_dir() and one not in current]
-        return [one for one in others if one in listed or _is_older(one, oldest)]
+        return [
+            one
+            for one in others
+            if one in listed or _is_older(one, oldest)
+            if not replace(self.list_entry, folder=one).kept_for_others(oldest)
+        ]
 
     def _stored(self, name: str) -> CacheEntry:
         """The entry of a file, or of the compressed tar that was stored decompressed."""
