@@ -328,6 +328,11 @@ def _between_attempts(context: ReconcileContext) -> None:
     if context.status.training is not None and not outcome.review_charge(context):
         return
     policy, former = context.job.spec.run_policy, context.status.training
+    recorded = context.job.status.training
+    if former is not None and (recorded is None or former.outcome != recorded.outcome):
+        # The start of the next attempt may be cut off, and then only its pods would be known.
+        context.requeue_now()
+        return
     # Suspended means that no pod is left.
     keeps = policy.clean_pod_policy == "None" and not policy.suspend
     has_failed = former is not None and former.outcome is not None and former.outcome.charged

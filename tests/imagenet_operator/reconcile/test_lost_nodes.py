@@ -79,8 +79,11 @@ def test_the_charge_moves_until_five_minutes_are_over() -> None:
     end_the_rest(cluster)
     cluster.now += WINDOW - timedelta(seconds=1)
     cluster.notice("b")
-    assert cluster.reconcile().create, "the next attempt does not wait longer for that"
+    moved = cluster.reconcile()
+    assert moved.create == (), "a start that is cut off would lose it"
+    assert moved.requeue_after == timedelta()
     assert accounts(cluster) == (0, 1)
+    assert cluster.reconcile().create, "the next attempt does not wait longer for that"
 
 
 def test_a_node_that_is_lost_later_explains_nothing() -> None:
