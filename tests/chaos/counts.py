@@ -43,6 +43,16 @@ class Counts:
         for name in ("injections", "struck", "checks", "violations", "ends"):
             getattr(self, name).update(getattr(other, name))
 
+    def sentence(self) -> str:
+        """Return what became of schedules beside Kueue."""
+        return (
+            f"{self.schedules:,} schedules with {self.requests:,} requests: "
+            f"{self.injections['evicted by Kueue']:,} evictions, "
+            f"{self.injections['webhook failed']:,} requests without its webhook, "
+            f"{sum(self.violations.values()):,} violations. "
+            f"{self.ends['Succeeded']:,} jobs succeeded, {self.ends['Failed']:,} failed."
+        )
+
     def tables(self, invariants: Mapping[str, str]) -> str:
         """Return both tables in Markdown.
 

@@ -29,6 +29,11 @@ _ERRORS = (
     Refusal(429, "TooManyRequests", "too many requests", retry_after=1),
 )
 _QUOTA = Refusal(403, "Forbidden", "exceeded quota: pods")
+_NO_WEBHOOK = Refusal(
+    500,
+    "InternalError",
+    'failed calling webhook "mpod.kb.io": failed to call webhook: connect: connection refused',
+)
 _TOO_LARGE = Refusal(413, "RequestEntityTooLarge", "etcdserver: request is too large")
 
 
@@ -335,6 +340,16 @@ async def occupy(story: Story) -> None:
         story.server.storage.remove(story.server.storage.objects[key])
 
 
+async def kueue_away(story: Story) -> None:
+    """Kueue ends for a while: it admits nothing, and without its webhook nothing is created."""
+    seconds = story.draw.uniform(10, 90)
+    story.queues.is_away = True
+    rule = Rule("webhook failed", story.now + seconds, _creates_a_load, refusal=_NO_WEBHOOK)
+    story.network.before.append(rule)
+    await asyncio.sleep(seconds)
+    story.queues.is_away = False
+
+
 lag_of_nodes = lag("Node")
 
 ELASTIC: tuple[Fault, ...] = (
@@ -396,3 +411,22 @@ ALL: tuple[Fault, ...] = (
     occupy,
 )
 """Every fault; those that are drawn more often are named twice."""
+
+SEEN_BESIDE_KUEUE: tuple[Fault, ...] = (
+    kueue_away,
+    kueue_away,
+    crash,
+    evict,
+    delete,
+    vanish,
+    lose_node,
+    fail_job,
+    lose_job,
+    recreate,
+    suspend,
+    suspend,
+)
+"""Faults beside Kueue while an operator sees everything."""
+
+BESIDE_KUEUE: tuple[Fault, ...] = (kueue_away, kueue_away, *ALL)
+"""Every fault, beside Kueue."""

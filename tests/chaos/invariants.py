@@ -21,7 +21,7 @@ import orjson
 
 from chaos.jobs import ELASTIC_COUNTS
 from chaos.network import WRITES
-from chaos.status_invariants import ELASTIC, TERMINAL, StatusInvariants
+from chaos.status_invariants import ELASTIC, HELD, TERMINAL, StatusInvariants
 from chaos.world import ChaosCluster, JobWorld
 from imagenet_operator.clusters.kubernetes import kinds, leases
 from imagenet_operator.configuration import LEASE_NAMESPACE
@@ -81,7 +81,7 @@ NAMES = {
     "right end": "Each job ends in time after the last fault",
     "rest": "An ended job causes no more writes",
 }
-"""Each invariant, in words; `ELASTIC` holds for elastic jobs beside them."""
+"""Each invariant, in words; `ELASTIC` holds for elastic jobs beside them, `HELD` for queues."""
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Invariants:
 
     def expect(self, invariant: str, holds: object, found: str) -> None:
         """Check something."""
-        assert invariant in (*NAMES, ELASTIC)
+        assert invariant in (*NAMES, ELASTIC, HELD)
         self.checks[invariant] += 1
         if not holds:
             at = asyncio.get_running_loop().time()

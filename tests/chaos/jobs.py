@@ -54,6 +54,7 @@ class JobDraw:
         delay: Seconds after which it is applied.
         training: Further fields of its training.
         dataset: Further fields of its dataset.
+        labels: Of the job.
     """
 
     name: str
@@ -64,6 +65,7 @@ class JobDraw:
     delay: float
     training: Manifest = field(default_factory=dict)
     dataset: Manifest = field(default_factory=dict)
+    labels: Manifest = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -100,6 +102,7 @@ class JobDraw:
         if self.is_prepared:
             del built["spec"]["dataset"]["volume"]
         del built["metadata"]["uid"]
+        built["metadata"]["labels"] = dict(self.labels)
         return built
 
 

@@ -16,7 +16,7 @@ import random
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,21 @@ from unittest import mock
 import aiohttp
 
 from chaos.counts import Counts
-from chaos.faults import ALL, BLINDING, Fault
+from chaos.faults import ALL, BLINDING, SEEN_BESIDE_KUEUE, Fault
 from chaos.invariants import Invariants, Violated
 from chaos.jobs import JobDraw, draw_job
 from chaos.network import WRITES, Network
 from chaos.operators import RunningOperator
+from chaos.queue_controller import QueueController
 from chaos.world import ChaosCluster
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.configuration import parse
 from imagenet_operator.reconcile.decide import is_finished
-from support import virtual_time
+from support import simulated_queue, virtual_time
 from support.fake_api_server import FakeApiServer
 from support.operator_harness import claim
 from support.simulated_objects import true_ends
+from support.simulated_queue import QUEUE
 from support.simulated_world import START
 
 Manifest = dict[str, Any]
@@ -67,6 +69,7 @@ class Plan:
         places: How many pods fit on a node.
         jobs: The jobs.
         faults: When each fault begins, in seconds, and which it is.
+        has_queues: Whether Kueue holds, admits and evicts the jobs that have a queue.
     """
 
     seed: int
@@ -75,6 +78,7 @@ class Plan:
     places: int
     jobs: tuple[JobDraw, ...]
     faults: tuple[tuple[float, Fault], ...]
+    has_queues: bool = False
 
 
 def draw(
@@ -113,6 +117,21 @@ def draw(
     )
 
 
+def queued(plan: Plan) -> Plan:
+    """Return a plan with its first job in a queue, and in every other one the second one too.
+
+    Their gangs time out before most of them are admitted, if that time counts.
+    """
+
+    def with_queue(drawn: JobDraw) -> JobDraw:
+        gang = {**drawn.policy["schedulingPolicy"], "scheduleTimeoutSeconds": 15}
+        return replace(drawn, labels=QUEUE, policy={**drawn.policy, "schedulingPolicy": gang})
+
+    first, second = plan.jobs
+    jobs = (with_queue(first), second if plan.seed % 2 else with_queue(second))
+    return replace(plan, jobs=jobs, has_queues=True)
+
+
 @dataclass
 class Outcome:
     """What became of a schedule."""
@@ -132,6 +151,7 @@ class Story:
         network: What happens to requests.
         invariants: The checks.
         counts: What was injected.
+        queues: Kueue, which acts only in a plan that has queues.
         operators: The operators.
     """
 
@@ -142,6 +162,7 @@ class Story:
     network: Network
     invariants: Invariants
     counts: Counts
+    queues: QueueController
     operators: list[RunningOperator] = field(default_factory=list)
 
     @property
@@ -211,6 +232,8 @@ class Story:
             asyncio.create_task(self._look()),
             asyncio.create_task(self._apply_jobs()),
         ]
+        if self.plan.has_queues:
+            tasks.append(asyncio.create_task(self.queues.run()))
         try:
             yield
         finally:
@@ -251,6 +274,7 @@ class Story:
         self.network.before.clear()
         self.network.after.clear()
         self.network.lags.clear()
+        self.queues.evicts = self.queues.is_away = False
         for job in self.jobs():
             if job["spec"].get("runPolicy", {}).get("suspend"):
                 self.change_job(job, suspend=False)
@@ -338,5 +362,9 @@ async def _play(
     server.faults += [invariants.arrived, network.on_request]
     server.effects += [invariants.answered, network.on_answer]
     server.delay_news = network.on_news
-    await Story(plan, drawn, server, cluster, network, invariants, counts).play()
+    is_seen = {fault for _, fault in plan.faults}.issubset(SEEN_BESIDE_KUEUE)
+    queues = QueueController(cluster, random.Random(plan.seed + 3), counts, is_seen)
+    if plan.has_queues:
+        server.storage.webhook = simulated_queue.hold
+    await Story(plan, drawn, server, cluster, network, invariants, counts, queues).play()
     return invariants

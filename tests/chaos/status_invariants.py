@@ -10,13 +10,17 @@ from typing import Any, Protocol
 from chaos.jobs import CHANGES_PER_HOUR
 from chaos.world import ChaosCluster, JobWorld
 from imagenet_operator.api.status import Status, TrainingStatus
-from imagenet_operator.reconcile.policies import conditions, elastic
+from imagenet_operator.reconcile.policies import conditions, elastic, gang
 from support.simulated_objects import attempt_of, true_ends
+from support.simulated_queue import is_gated
 
 Manifest = dict[str, Any]
 ELASTIC = "elastic"
 """The invariant of elastic jobs: their workers are of a number that they may have, the same in all
 pods of an attempt, and they grow no more often than they may."""
+
+HELD = "held"
+"""The invariant of queues: an attempt of which Kueue holds a pod is never withdrawn."""
 
 TERMINAL = ("Succeeded", "Failed", "Unknown")
 
@@ -64,6 +68,7 @@ class StatusInvariants:
             self.expect("true success", world.everybody_succeeded(), name)
         self._check_charges(world, old, new, after)
         self._check_growth(world, old, new)
+        self._check_withdrawal(world, new)
         was = conditions.holds(old.conditions, "Suspended")
         if conditions.holds(new.conditions, "Suspended") and not was:
             left = self.remaining(world)
@@ -131,6 +136,16 @@ class StatusInvariants:
         self.expect(
             "deserved", deserved.get(failed.reason), f"{name}: {failed.reason}: {failed.message}"
         )
+
+    def _check_withdrawal(self, world: JobWorld, new: Status) -> None:
+        """Check that no attempt is withdrawn for the time that it has waited in a queue."""
+        training = new.training
+        outcome = None if training is None else training.outcome
+        if training is None or outcome is None or outcome.reason != gang.TIMED_OUT:
+            return
+        pods = [pod for pod in world.members() if attempt_of(pod) == training.attempt]
+        held = [pod["metadata"]["name"] for pod in pods if is_gated(pod)]
+        self.expect(HELD, not held, f"{world.key[1]}: Kueue holds {held}")
 
     def _check_growth(self, world: JobWorld, old: Status, new: Status) -> None:
         """Check how often the workers have changed when a job grows; all within an hour."""

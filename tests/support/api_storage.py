@@ -40,6 +40,7 @@ class Storage:
         changed: Kind → the version at which an object of it last changed.
         oldest: The version that a watch may go back to.
         prune: Removes what the definition of an object's kind does not know.
+        webhook: Changes an object before it is created.
         observers: Called with everything that happens, when it does.
         clock: The time.
         new_uid: Makes UIDs.
@@ -51,6 +52,7 @@ class Storage:
         self.changed: dict[str, int] = {}
         self.oldest = 0
         self.prune: Callable[[Manifest], None] = lambda manifest: None
+        self.webhook: Callable[[Manifest], None] = lambda manifest: None
         self.observers: list[Observer] = []
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self.new_uid: Callable[[], str] = lambda: str(uuid.uuid4())
@@ -70,8 +72,9 @@ class Storage:
         name = (manifest["kind"], metadata.get("namespace", ""), metadata["name"])
         if name in self.objects:
             raise Refusal(409, "AlreadyExists", f'{name[0]} "{name[2]}" already exists')
+        self.webhook(manifest)
         metadata.setdefault("uid", self.new_uid())
-        metadata["creationTimestamp"] = self._now()
+        metadata["creationTimestamp"] = self.now()
         metadata["generation"] = 1
         if manifest["kind"] == "Pod":
             manifest["status"] = {"phase": "Pending", **manifest.get("status", {})}
@@ -112,7 +115,7 @@ class Storage:
         if asked.kind == "Pod" and stored["spec"].get("nodeName"):
             if "deletionTimestamp" in stored["metadata"]:
                 return stored
-            stored["metadata"]["deletionTimestamp"] = self._now()
+            stored["metadata"]["deletionTimestamp"] = self.now()
             return self.store("MODIFIED", stored)
         self.remove(stored)
         return {"kind": "Status", "status": "Success"}
@@ -166,5 +169,6 @@ class Storage:
         """What happened after a version: version, event and object."""
         return self._log[bisect_right(self._log, version, key=lambda entry: entry[0]) :]
 
-    def _now(self) -> str:
+    def now(self) -> str:
+        """The time, as objects have it."""
         return self.clock().strftime("%Y-%m-%dT%H:%M:%SZ")

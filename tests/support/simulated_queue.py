@@ -1,8 +1,9 @@
-"""A simulated cluster with Kueue: it holds back what has a queue, admits it, and evicts it."""
+"""What Kueue does to the objects of a job, and a simulated cluster that does it on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from imagenet_operator.api import queue
@@ -12,14 +13,59 @@ from support.simulated_cluster import SimulatedCluster
 from support.simulated_world import Manifest
 
 QUEUE = {queue.NAME: "lq"}
+_GATE = "kueue.x-k8s.io/admission"
 PREEMPTED = "Preempted to accommodate a workload (UID: 7) due to prioritization in the ClusterQueue"
 
 
-class QueuedCluster(SimulatedCluster):
-    """One job in a queue; everything waits until `admit`.
+def hold(created: Manifest) -> None:
+    """Hold back what has a queue, as Kueue's webhooks do: a Job is suspended, a pod has a gate."""
+    if not is_queued(created):
+        return
+    if created["kind"] == "Job":
+        created["spec"]["suspend"] = True
+    elif created["kind"] == "Pod":
+        created["spec"].setdefault("schedulingGates", []).append({"name": _GATE})
 
-    As Kueue's webhooks do, a Job is created suspended, and a pod with a gate.
-    """
+
+def is_queued(item: Manifest) -> bool:
+    """Whether an object has a queue."""
+    return queue.NAME in (item["metadata"].get("labels") or {})
+
+
+def is_gated(pod: Manifest) -> bool:
+    """Whether Kueue holds a pod back."""
+    gates = pod["spec"].get("schedulingGates") or ()
+    return any(gate["name"] in queue.GATES for gate in gates)
+
+
+def whole_groups(pods: Iterable[Manifest]) -> list[list[Manifest]]:
+    """Return the groups of which all pods are there; no other one is admitted."""
+    groups = defaultdict(list)
+    for pod in pods:
+        if (group := pod["metadata"]["labels"].get(queue.GROUP)) is not None:
+            groups[group].append(pod)
+    return [
+        found
+        for found in groups.values()
+        if len(found) == int(found[0]["metadata"]["annotations"][queue.GROUP_SIZE])
+    ]
+
+
+def open_gate(pod: Manifest) -> None:
+    """Admit a pod; what is known of it as it was created stays as it is."""
+    gates = pod["spec"].get("schedulingGates") or ()
+    left = [gate for gate in gates if gate["name"] not in queue.GATES]
+    pod["spec"] = {**pod["spec"], "schedulingGates": left}
+
+
+def mark_evicted(pod: Manifest, message: str) -> None:
+    """Say in a pod's condition that it is evicted, as Kueue does before it deletes the pod."""
+    condition = {"type": queue.EVICTED, "status": "True", "message": message}
+    pod["status"].setdefault("conditions", []).append(condition)
+
+
+class QueuedCluster(SimulatedCluster):
+    """One job in a queue; everything waits until `admit`."""
 
     def __init__(
         self,
@@ -34,47 +80,27 @@ class QueuedCluster(SimulatedCluster):
 
     def _add(self, manifest: Manifest) -> Manifest:
         added = super()._add(manifest)
-        if queue.NAME in (added["metadata"].get("labels") or {}):
-            if added["kind"] == "Job":
-                added["spec"]["suspend"] = True
-            elif added["kind"] == "Pod":
-                gates = added["spec"].setdefault("schedulingGates", [])
-                gates.append({"name": "kueue.x-k8s.io/admission"})
+        hold(added)
         return added
 
     def held(self) -> list[Manifest]:
         """Return the Jobs and pods that wait for quota."""
         jobs = [job for job in self.unfinished_jobs() if job["spec"].get("suspend")]
-        return [*jobs, *(pod for pod in self.members() if _is_gated(pod))]
+        return [*jobs, *(pod for pod in self.members() if is_gated(pod))]
 
     def admit(self) -> None:
         """Give quota to all that waits; a group is admitted as a whole."""
-        for pod in self.members():
-            size = int(pod["metadata"]["annotations"][queue.GROUP_SIZE])
-            group = pod["metadata"]["labels"][queue.GROUP]
-            alike = [
-                item for item in self.members() if item["metadata"]["labels"][queue.GROUP] == group
-            ]
-            if len(alike) == size:
-                pod["spec"]["schedulingGates"] = [
-                    gate
-                    for gate in pod["spec"].get("schedulingGates") or ()
-                    if gate["name"] not in queue.GATES
-                ]
+        for group in whole_groups(self.members()):
+            for pod in group:
+                open_gate(pod)
         for job in self.unfinished_jobs():
             job["spec"]["suspend"] = False
 
     def evict_all(self, message: str = PREEMPTED) -> None:
         """Take the quota back: Kueue says so in a condition, and deletes the pods."""
         for pod in self.members():
-            if not _is_gated(pod) and not self.is_finished(pod):
-                condition = {"type": queue.EVICTED, "status": "True", "message": message}
-                pod["status"].setdefault("conditions", []).append(condition)
+            if not is_gated(pod) and not self.is_finished(pod):
+                mark_evicted(pod, message)
                 self.terminate(pod)
         for job in self.unfinished_jobs():
             job["spec"]["suspend"] = True
-
-
-def _is_gated(pod: Manifest) -> bool:
-    gates = pod["spec"].get("schedulingGates") or ()
-    return any(gate["name"] in queue.GATES for gate in gates)
