@@ -61,7 +61,7 @@ export OMP_NUM_THREADS ?= 1
 .DEFAULT_GOAL := help
 .PHONY: help install install-horovod install-tensorflow install-pytorch install-r demo test lint format
 .PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
-.PHONY: test-fresh-machine test-pythons
+.PHONY: test-kueue test-fresh-machine test-pythons
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
 .PHONY: bench-reading bench-gpu bench-recovery bench-recovery-kind chaos-training noisy-steps fidelity clean
 
@@ -216,6 +216,9 @@ test-r: install-r ## Run the jobs of examples/r with R on this machine (needs R)
 
 test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker)
 	$(BIN)/python tests/kind/run.py test
+
+test-kueue: $(INSTALLED) $(HELM) $(GO) ## Run the stories of queues on a kind cluster with Kueue (needs Docker)
+	$(BIN)/python tests/kind/run.py kueue
 
 test-fresh-machine: ## Run `make demo` and `make test` on a bare Debian 12 and 13 (as root; needs debootstrap)
 	$(PYTHON) tests/fresh_machine/run.py

@@ -143,6 +143,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "in_turn: takes turns with others that need the same")
     config.addinivalue_line("markers", "timed: says how long something took")
     config.addinivalue_line("markers", "long: runs only when it is asked for")
+    config.addinivalue_line("markers", "kueue: needs Kueue, which other stories do without")
     config.addinivalue_line("markers", "without_operator: does not mind what it does")
 
 

@@ -24,6 +24,7 @@ from kind.raw import SILENCE, opened
 Manifest = dict[str, Any]
 
 Resource = Literal[
+    "clusterqueues",
     "configmaps",
     "customresourcedefinitions",
     "events",
@@ -41,6 +42,7 @@ Resource = Literal[
     "serviceaccounts",
     "services",
     "validatingwebhookconfigurations",
+    "workloads",
 ]
 """A kind as the API server calls its collection."""
 
@@ -56,6 +58,8 @@ _SERVED: dict[Resource, str] = {
     "pods": _CORE,
     "serviceaccounts": _CORE,
     "services": _CORE,
+    "clusterqueues": "/apis/kueue.x-k8s.io/v1beta2",
+    "workloads": "/apis/kueue.x-k8s.io/v1beta2",
     "jobs": "/apis/batch/v1",
     "imagenetjobs": "/apis/imagenet.dev/v1alpha1",
     "networkpolicies": "/apis/networking.k8s.io/v1",
@@ -66,6 +70,7 @@ _SERVED: dict[Resource, str] = {
     "validatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
 }
 _OUTSIDE_NAMESPACES = (
+    "clusterqueues",
     "customresourcedefinitions",
     "namespaces",
     "nodes",

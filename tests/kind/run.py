@@ -4,6 +4,7 @@
     python tests/kind/run.py up                # a cluster to develop on, with images and chart
     python tests/kind/run.py load              # build and load the images again
     python tests/kind/run.py chaos             # a cluster of four nodes, faults, two tables
+    python tests/kind/run.py kueue             # the stories of queues, on a cluster with Kueue
     python tests/kind/run.py down
 
 After `up`, `pytest tests/kind` runs against that cluster. `$IMAGENET_KIND_CLUSTER` names another
@@ -27,6 +28,7 @@ import pytest
 # Also a program to be started by path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from kind import kueue
 from kind.airgap import build
 from kind.chaos import report
 from kind.chaos import run as chaos
@@ -75,7 +77,10 @@ ONE_BY_ONE = ("--dist=load", "--maxschedchunk=1")
 ORDER = {
     "alone and not long": (),
     "in_turn or without_operator": ("--numprocesses=5", *ONE_BY_ONE),
-    "not (alone or in_turn or without_operator or timed)": ("--numprocesses=5", *ONE_BY_ONE),
+    "not (alone or in_turn or without_operator or timed or kueue)": (
+        "--numprocesses=5",
+        *ONE_BY_ONE,
+    ),
     "timed": (),
 }
 
@@ -85,7 +90,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("test", "up", "load", "down", "chaos"))
+    parser.add_argument("what", choices=("test", "up", "load", "down", "chaos", "kueue"))
     parser.add_argument("pytest", nargs="*", help="options of pytest, after --")
     of_chaos = parser.add_argument_group("options of chaos")
     of_chaos.add_argument("--minutes", type=float, default=105, help="the longest time for faults")
@@ -99,6 +104,8 @@ def main() -> int:
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
     if arguments.what == "test":
         return test(arguments.pytest)
+    if arguments.what == "kueue":
+        return test_queues(arguments.pytest)
     if arguments.what == "chaos":
         limits = (arguments.each, arguments.total, 60 * arguments.minutes)
         return run_chaos(Plan(*limits, arguments.seed), arguments.page)
@@ -121,6 +128,22 @@ def test(options: list[str]) -> int:
         up(environment)
         ended = [run_stories(which, *how, *options) for which, how in ORDER.items()]
         return int(any(ended))
+    finally:
+        with timed("delete the cluster"):
+            cluster.delete()
+
+
+def test_queues(options: list[str]) -> int:
+    """Make a cluster with Kueue, run the stories of queues, delete it; return how pytest ended."""
+    environment = prepare()
+    cluster = Cluster(cluster_name(), environment)
+    try:
+        up(environment)
+        with timed("install Kueue"):
+            kueue.install(cluster)
+            # Now the chart lets the operator read workloads.
+            install(cluster)
+        return run_stories("kueue", *options)
     finally:
         with timed("delete the cluster"):
             cluster.delete()

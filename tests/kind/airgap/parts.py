@@ -90,6 +90,7 @@ def parts_of(versions: Mapping[str, Any]) -> dict[str, Part]:
     definitions = {"PROMETHEUS_OPERATOR_VERSION": versions["prometheus-operator"]["version"]}
     others = [
         Part("prometheus-operator", "prometheus-operator.sh", definitions),
+        Part("kueue", "kueue.sh", {"KUEUE_VERSION": versions["kueue"]["version"]}),
         Part("pause", "pause.sh", files=("pause.go",)),
     ]
     every = (*programs, *_of_one_module(versions), *others, *_images(versions))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from imagenet_operator.reconcile.policies.storage import EXCEEDED
 from kind.stories.deployment import Operator
 from kind.stories.jobs import AT_CHECKPOINT, VALIDATED, Manifest, played, trained
 from kind.stories.namespace import StoryNamespace
@@ -78,6 +79,22 @@ def test_servers_that_die_after_the_last_worker_cost_nothing(
     status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     assert status["training"]["attempt"] == 0
+
+
+def test_a_member_that_exceeds_its_storage_is_charged_and_named(story: StoryNamespace) -> None:
+    """The kubelet evicts it, as it evicts pods of a node that lacks memory or disk."""
+    job = played(prepared=True, behaviour={"worker@0": "hold"})
+    (container,) = job["spec"]["training"]["workers"]["template"]["spec"]["containers"]
+    container["resources"] = {"limits": {"ephemeral-storage": "16Mi"}}
+    story.kubectl.apply(job)
+    story.wait_for_attempt(0)
+
+    story.run_in("story-r0-worker-0", "head -c 64M /dev/zero > /scratch/cache")
+
+    status = story.wait_for_condition("Succeeded")
+    assert (status["restarts"], status["disruptions"]) == (1, 0)
+    said = [item["message"] for item in story.kubectl.all("events") if item["reason"] == EXCEEDED]
+    assert any("raise the limit of ephemeral-storage" in message for message in said)
 
 
 def test_a_hang_is_caught_by_the_progress_deadline(digits_story: StoryNamespace) -> None:

@@ -1,0 +1,85 @@
+"""Kueue on a cluster of stories: its own chart, with its manager as an image of this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from kind.airgap.build import build
+from kind.airgap.parts import read_versions
+from kind.cluster import Cluster
+from kind.kubectl import SECONDS
+
+NAMESPACE = "kueue-system"
+MANAGER = "kueue-controller-manager"
+
+_IMAGE = "imagenetjob.test/kueue"
+_DOCKERFILE = 'FROM scratch\nCOPY manager /manager\nENTRYPOINT ["/manager"]\n'
+
+# As docs/queues.md says it; the rest is what its chart has.
+_CONFIGURATION = {
+    "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+    "kind": "Configuration",
+    "health": {"healthProbeBindAddress": ":8081"},
+    "metrics": {"bindAddress": ":8443"},
+    "webhook": {"port": 9443},
+    "leaderElection": {"leaderElect": True, "resourceName": "kueue"},
+    "clientConnection": {"qps": 50, "burst": 100},
+    "integrations": {"frameworks": ["batch/job", "pod"]},
+    "managedJobsNamespaceSelector": {
+        "matchExpressions": [
+            {
+                "key": "kubernetes.io/metadata.name",
+                "operator": "NotIn",
+                "values": ["kube-system", NAMESPACE, "imagenet-operator"],
+            }
+        ]
+    },
+}
+
+
+def install(cluster: Cluster) -> None:
+    """Build Kueue where it is missing, install it, and wait until it is ready."""
+    folder = Path(build(["kueue"])["kueue"])
+    version = read_versions()["kueue"]["version"]
+    subprocess.run(
+        ["docker", "build", "--quiet", f"--tag={_IMAGE}:{version}", "--file=-", str(folder)],
+        input=_DOCKERFILE.encode(),
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    cluster.load([f"{_IMAGE}:{version}"])
+    values: dict[str, Any] = {
+        "controllerManager": {
+            "manager": {
+                "image": {"repository": _IMAGE, "tag": version, "pullPolicy": "IfNotPresent"},
+                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+                "podSecurityContext": {"runAsNonRoot": True, "runAsUser": 65532},
+            }
+        },
+        # A JSON document is a YAML one.
+        "managerConfig": {"controllerManagerConfigYaml": json.dumps(_CONFIGURATION)},
+    }
+    subprocess.run(
+        [
+            cluster.environment.programs["helm"],
+            f"--kubeconfig={cluster.kubeconfig}",
+            *("upgrade", "--install", "kueue", str(folder / "chart"), "--values=-"),
+            *(f"--namespace={NAMESPACE}", "--create-namespace", "--wait", "--timeout=600s"),
+        ],
+        input=json.dumps(values).encode(),
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def scale(cluster: Cluster, replicas: int) -> None:
+    """Stop Kueue, or start it again, and wait until it is so."""
+    kubectl = cluster.kubectl.within(NAMESPACE)
+    kubectl("scale", "deployment", MANAGER, f"--replicas={replicas}")
+    if replicas:
+        kubectl("rollout", "status", f"deployment/{MANAGER}", f"--timeout={SECONDS:.0f}s")
+    else:
+        kubectl.wait_until("pods", lambda pods: not pods)
