@@ -8,7 +8,8 @@ Prints Markdown; with --page, it also replaces the table of that page. Each stra
 workers, under `imagenetctl run` or on a cluster, and the last worker is killed with SIGKILL once an
 epoch is trained. Every part is a difference of times on this machine: of the kill, of what the
 operator does, of the attempt's pods, of the first step in the metrics of rank 0. Within the last
-part, rank 0's own account of time says what it did.
+part, rank 0's own account of time says what it did. On a cluster, a deleted pod is measured beside
+JobSet as well.
 """
 
 import argparse
@@ -16,9 +17,10 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.recovery import here
 from benchmarks.recovery.parts import replace, table
@@ -27,8 +29,6 @@ STRATEGIES = (
     "parameterServer:dist_sync,horovod:MXNet,multiWorkerMirrored,horovod:TensorFlow,"
     "distributedDataParallel"
 )
-Recovery = Callable[[str, str], dict[str, float]]
-"""A strategy and a job's name → the seconds of each part."""
 
 
 def main() -> None:
@@ -36,19 +36,30 @@ def main() -> None:
     parsed = parser().parse_args()
     # SIGTERM also removes what the run created.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    found: dict[str, list[dict[str, float]]] = {one: [] for one in parsed.strategies.split(",")}
-    with place(on_kind=parsed.kind) as recovery:
+    strategies = [one for one in parsed.strategies.split(",") if one]
+    found: dict[str, list[dict[str, float]]] = {one: [] for one in strategies}
+    with place(on_kind=parsed.kind) as bench:
+        recovery = bench.recovery
         for number in range(parsed.runs):
             for index, (strategy, runs) in enumerate(found.items()):
                 runs.append(recovery(strategy, f"bench-{number}-{index}"))
                 print(f"{strategy}: {sum(runs[-1].values()):.2f} s", file=sys.stderr, flush=True)
+        if parsed.kind and parsed.beside:
+            show(bench.beside_jobset(parsed.beside), parsed.page, "bench-recovery-jobset")
+    if not found:
+        return
     cores = f"{len(os.sched_getaffinity(0))} cores ({platform.machine()})"
     where = "on a kind cluster with two nodes for pods, " if parsed.kind else ""
     measured = f"resnet-20, two workers, {where}{cores}, seconds, median of {parsed.runs} rounds."
-    text = f"{measured}\n\n{table(found)}"
-    print(text)
-    if parsed.page is not None:
-        replace(parsed.page, "bench-recovery-kind" if parsed.kind else "bench-recovery", text)
+    name = "bench-recovery-kind" if parsed.kind else "bench-recovery"
+    show(f"{measured}\n\n{table(found)}", parsed.page, name)
+
+
+def show(text: str, page: Path | None, name: str) -> None:
+    """Print a table, and put it into the page between the marks of its name."""
+    print(text, flush=True)
+    if page is not None:
+        replace(page, name, text)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,21 +70,22 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--runs", type=int, default=3, help="rounds")
     made.add_argument("--strategies", default=STRATEGIES, help="of two workers")
     made.add_argument("--kind", action="store_true", help="measure on a kind cluster instead")
+    made.add_argument("--beside", type=int, default=10, help="with --kind: rounds beside JobSet")
     made.add_argument("--page", type=Path, help="a page whose table is replaced")
     return made
 
 
 @contextmanager
-def place(*, on_kind: bool) -> Iterator[Recovery]:
+def place(*, on_kind: bool) -> Iterator[Any]:
     """Give what measures a recovery, on this machine or on a kind cluster."""
     if not on_kind:
-        yield here.recovery
+        yield here
         return
     # Of the tests, which are on the path only where they are asked for.
     from benchmarks.recovery import on_kind as kind
 
     with kind.bench() as found:
-        yield found.recovery
+        yield found
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from benchmarks.recovery import beside_jobset
 from benchmarks.recovery.parts import Timestamps, durations, figures_of
 from benchmarks.scaling import on_kind, pods
 
@@ -94,11 +95,18 @@ class Bench:
     """Measures in one namespace.
 
     Args:
+        cluster: The cluster.
         story: The namespace, and the folder that its pods share.
     """
 
-    def __init__(self, story: StoryNamespace) -> None:
+    def __init__(self, cluster: Cluster, story: StoryNamespace) -> None:
+        self._cluster = cluster
         self._story = story
+
+    def beside_jobset(self, runs: int) -> str:
+        """Install JobSet, measure a deleted pod in turn, and return the table."""
+        beside_jobset.install(self._cluster)
+        return beside_jobset.compare(self._story, runs)
 
     def recovery(self, strategy: str, name: str) -> dict[str, float]:
         """Train with a strategy, kill its last worker, and return the seconds of each part."""
@@ -174,7 +182,7 @@ def measured(killed: float, times: PodTimes, stepped: float, answer: str) -> dic
 def bench() -> Iterator[Bench]:
     """Give a namespace to measure in, on a cluster; one of the run's own is gone at the end."""
     with cluster() as made, on_kind.namespace(made, NAMESPACE) as story:
-        yield Bench(story)
+        yield Bench(made, story)
 
 
 @contextmanager

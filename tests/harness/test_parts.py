@@ -68,7 +68,7 @@ def test_keys_are_the_same_every_time() -> None:
         (("programs", "kind", "version"), {"kind", "node"}),
         (("programs", "kwok", "version"), {"kwok"}),
         (("prometheus-operator", "version"), {"prometheus-operator"}),
-        (("kueue", "version"), {"kueue"}),
+        (("controllers", "kueue", "version"), {"kueue"}),
     ],
 )
 def test_a_version_changes_what_is_made_from_it(

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from pathlib import Path
-from typing import Any
 
-from kind.airgap.build import build
-from kind.airgap.parts import read_versions
+from kind import controllers
 from kind.cluster import Cluster
 from kind.kubectl import SECONDS
 
 NAMESPACE = "kueue-system"
 MANAGER = "kueue-controller-manager"
-
-_IMAGE = "imagenetjob.test/kueue"
-_DOCKERFILE = 'FROM scratch\nCOPY manager /manager\nENTRYPOINT ["/manager"]\n'
 
 # As docs/queues.md says it; the rest is what its chart has.
 _CONFIGURATION = {
@@ -42,37 +35,15 @@ _CONFIGURATION = {
 
 def install(cluster: Cluster) -> None:
     """Build Kueue where it is missing, install it, and wait until it is ready."""
-    folder = Path(build(["kueue"])["kueue"])
-    version = read_versions()["kueue"]["version"]
-    subprocess.run(
-        ["docker", "build", "--quiet", f"--tag={_IMAGE}:{version}", "--file=-", str(folder)],
-        input=_DOCKERFILE.encode(),
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    cluster.load([f"{_IMAGE}:{version}"])
-    values: dict[str, Any] = {
-        "controllerManager": {
-            "manager": {
-                "image": {"repository": _IMAGE, "tag": version, "pullPolicy": "IfNotPresent"},
-                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
-                "podSecurityContext": {"runAsNonRoot": True, "runAsUser": 65532},
-            }
-        },
-        # A JSON document is a YAML one.
-        "managerConfig": {"controllerManagerConfigYaml": json.dumps(_CONFIGURATION)},
+    manager = {
+        "image": controllers.image("kueue"),
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+        "podSecurityContext": {"runAsNonRoot": True, "runAsUser": 65532},
     }
-    subprocess.run(
-        [
-            cluster.environment.programs["helm"],
-            f"--kubeconfig={cluster.kubeconfig}",
-            *("upgrade", "--install", "kueue", str(folder / "chart"), "--values=-"),
-            *(f"--namespace={NAMESPACE}", "--create-namespace", "--wait", "--timeout=600s"),
-        ],
-        input=json.dumps(values).encode(),
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    # A JSON document is a YAML one.
+    configuration = {"controllerManagerConfigYaml": json.dumps(_CONFIGURATION)}
+    values = {"controllerManager": {"manager": manager}, "managerConfig": configuration}
+    controllers.install(cluster, "kueue", NAMESPACE, values)
 
 
 def scale(cluster: Cluster, replicas: int) -> None:

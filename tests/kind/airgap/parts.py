@@ -87,13 +87,20 @@ def parts_of(versions: Mapping[str, Any]) -> dict[str, Part]:
         )
         for name, program in versions["programs"].items()
     ]
+    controllers = [
+        Part(
+            name,
+            "controller.sh",
+            {f"CONTROLLER_{field.upper()}": value for field, value in controller.items()},
+        )
+        for name, controller in versions["controllers"].items()
+    ]
     definitions = {"PROMETHEUS_OPERATOR_VERSION": versions["prometheus-operator"]["version"]}
     others = [
         Part("prometheus-operator", "prometheus-operator.sh", definitions),
-        Part("kueue", "kueue.sh", {"KUEUE_VERSION": versions["kueue"]["version"]}),
         Part("pause", "pause.sh", files=("pause.go",)),
     ]
-    every = (*programs, *_of_one_module(versions), *others, *_images(versions))
+    every = (*programs, *controllers, *_of_one_module(versions), *others, *_images(versions))
     return {part.name: part for part in every}
 
 
