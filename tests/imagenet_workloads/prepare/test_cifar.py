@@ -180,7 +180,7 @@ def test_a_compressed_archive_that_is_damaged_or_large_is_refused(
     path.write_bytes(whole)
     for name in ("LARGEST_COMPRESSED", "LARGEST"):
         with monkeypatch.context() as limits:
-            limits.setattr(f"imagenet_workloads.prepare.sources.decompressed.{name}", 1000)
+            limits.setattr(f"imagenet_workloads.prepare.stores.compressed.{name}", 1000)
             said = refused(capfd, *arguments)
             assert f"{path}: is compressed, and each pod decompresses at most" in said
             assert "write source.http or source.s3 with cache" in said

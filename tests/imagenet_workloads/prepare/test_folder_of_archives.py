@@ -88,7 +88,7 @@ def test_compressed_archives_that_are_too_large_say_what_to_do(
 ) -> None:
     root = compressed_folder(tmp_path / "archives")
     first = (root / "n01.tar.gz").stat().st_size
-    limit = "imagenet_workloads.prepare.sources.decompressed.LARGEST_COMPRESSED"
+    limit = "imagenet_workloads.prepare.stores.compressed.LARGEST_COMPRESSED"
     # The limit is of all together.
     monkeypatch.setattr(limit, first + 1)
     said = refused(capfd, "--source", root, "--data", tmp_path / "data", "--shards", "1")

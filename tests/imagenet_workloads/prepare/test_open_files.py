@@ -10,7 +10,7 @@ from imagenet_workloads.commands import fetch
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import open_files
 from imagenet_workloads.prepare.sources.cache import CachedFile
-from imagenet_workloads.prepare.sources.source import SourceChangedError
+from imagenet_workloads.prepare.stores.blob import SourceChangedError
 from support.file_server import FileServer, Handler
 from support.pictures import jpeg, tar
 from support.preparation import finish, start

@@ -13,8 +13,9 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.sources import archive_files, volume
 from imagenet_workloads.prepare.sources.parquet_file import ParquetFile, open_parquet
-from imagenet_workloads.prepare.sources.source import Blob, Notes
+from imagenet_workloads.prepare.sources.source import Notes
 from imagenet_workloads.prepare.sources.zip import ZipArchive
+from imagenet_workloads.prepare.stores.blob import Blob
 from support.blobs import BytesBlob
 from support.file_server import FileServer
 from support.parquet_files import hugging_face, plain, rows, written

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import label_file, labels, matlab
-from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources import labels, matlab
+from imagenet_workloads.prepare.stores import blob
+from imagenet_workloads.prepare.stores.blob import LabelFile
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def _pairs_of_lines(file: Path | LabelFile) -> Iterator[tuple[str, str]]:
 
 def _pairs_of_json(file: Path | LabelFile) -> Iterator[tuple[str, str]]:
     try:
-        values = json.loads(label_file.content(file))
+        values = json.loads(blob.content_of(file))
     except ValueError as error:
         raise InputError(f"{file}: is not valid JSON: {error}") from None
     entries = values.items() if isinstance(values, Mapping) else ()

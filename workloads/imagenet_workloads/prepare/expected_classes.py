@@ -9,7 +9,7 @@ from pathlib import Path
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import labels
-from imagenet_workloads.prepare.sources.source import readable
+from imagenet_workloads.prepare.stores.blob import readable
 
 _NAMED = 20
 

@@ -41,17 +41,15 @@ from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images, 
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.sources import labels
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
 from imagenet_workloads.prepare.sources.source import (
     Annotations,
-    Blob,
     ReadingEstimate,
     Source,
     Validation,
-    readable,
 )
 from imagenet_workloads.prepare.split import Classes
+from imagenet_workloads.prepare.stores.blob import Blob, LabelFile, readable
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)

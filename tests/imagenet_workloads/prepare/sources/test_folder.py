@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from imagenet_workloads.prepare.sources import folder
 from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.folder import FolderListing
 from imagenet_workloads.prepare.sources.source import Notes
+from imagenet_workloads.prepare.stores import volume
 
 
 def scandir_of(names: int, seed: int) -> object:
@@ -35,7 +35,7 @@ def test_lists_each_name_once_whatever_the_order_of_the_file_system(
     listings = []
     for seed in (0, 1, 2):
         monkeypatch.setattr(os, "scandir", scandir_of(count, seed))
-        listings.append(list(folder.names(tmp_path)))
+        listings.append(list(volume.sorted_names(tmp_path)))
     assert listings[0] == listings[1] == listings[2]
     expected = [f"ILSVRC2012_{number:08}.JPEG" for number in range(count)]
     assert sorted(listings[0]) == expected
@@ -45,12 +45,12 @@ def test_lists_each_name_once_whatever_the_order_of_the_file_system(
 def test_a_folder_of_many_times_the_images_takes_few_bytes_more_for_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "_MANY", 1_000)
+    monkeypatch.setattr(volume, "_MANY", 1_000)
     peaks = {}
     for count in (4_000, 24_000):
         monkeypatch.setattr(os, "scandir", scandir_of(count, 0))
         tracemalloc.start()
-        assert sum(1 for _ in folder.names(tmp_path)) == count
+        assert sum(1 for _ in volume.sorted_names(tmp_path)) == count
         peaks[count] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     # Beside these, 12 bytes an image are kept for the whole of the source.
@@ -60,7 +60,7 @@ def test_a_folder_of_many_times_the_images_takes_few_bytes_more_for_each(
 def test_images_of_a_folder_in_parts_are_all_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "_MANY", 10)
+    monkeypatch.setattr(volume, "_MANY", 10)
     for number in range(40):
         path = tmp_path / ("a", "b")[number % 2] / f"{number}.jpg"
         path.parent.mkdir(exist_ok=True)

@@ -17,8 +17,8 @@ from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.sources import volume
 from imagenet_workloads.prepare.sources.archive import Kind
 from imagenet_workloads.prepare.sources.source import Notes
-from imagenet_workloads.prepare.sources.volume import File
 from imagenet_workloads.prepare.sources.zip import ZipArchive
+from imagenet_workloads.prepare.stores.volume import File
 from support.blobs import BytesBlob
 from support.pictures import TIME, jpeg, tar, zipped
 from support.preparation import prepare

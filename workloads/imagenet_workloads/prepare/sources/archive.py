@@ -9,7 +9,8 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources.source import Blob, Notes, is_image, readable
+from imagenet_workloads.prepare.sources.source import Notes, is_image
+from imagenet_workloads.prepare.stores.blob import Blob, Part, readable
 
 
 class Kind(Enum):
@@ -74,30 +75,6 @@ class Archive(Protocol):
         Raises:
             InputError: it is compressed.
         """
-
-
-class Part:
-    """A range of a blob as a `Blob`, such as an archive in an archive.
-
-    Attributes:
-        start: its first byte in the blob.
-    """
-
-    def __init__(self, blob: Blob, name: str, start: int, size: int) -> None:
-        """Reads nothing yet; the blob is closed with it."""
-        self.where = f"{blob.where}: {readable(name)}"
-        self.start = start
-        self.size = size
-        self._blob = blob
-
-    def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
-        size = min(size, self.size - offset)
-        return self._blob.read(self.start + offset, size) if size > 0 else b""
-
-    def close(self) -> None:
-        """Closes the blob."""
-        self._blob.close()
 
 
 # Ignored under any name: folders, pipes and devices.

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.sources.archive import Archive, Member, Part, require_data
-from imagenet_workloads.prepare.sources.decompressed import UnnamedFile
-from imagenet_workloads.prepare.sources.file_set import FileSet
-from imagenet_workloads.prepare.sources.source import Blob, changed, readable
+from imagenet_workloads.prepare.sources.archive import Archive, Member, require_data
 from imagenet_workloads.prepare.sources.zip import ZipArchive
+from imagenet_workloads.prepare.stores.blob import Blob, FileSet, Kept, changed, readable
+from imagenet_workloads.prepare.stores.compressed import UnnamedFile
 
 LARGEST = 8 << 30
 """The most bytes of a deflated file."""
@@ -56,7 +55,7 @@ class FilesOfArchive(FileSet):
             raise changed(self.where, f"{name} is gone")
         archive = self._archive
         if not isinstance(archive, ZipArchive) or archive.is_stored(member):
-            return _Kept(archive.part(member))
+            return Kept(archive.part(member))
         with self._lock:
             return UnnamedFile(
                 f"{self.where}: {readable(name)}", os.dup(self._descriptor(archive, member))
@@ -93,15 +92,3 @@ class FilesOfArchive(FileSet):
                 file.write(chunk)
             file.flush()
             return os.dup(file.fileno())
-
-
-class _Kept:
-    """A part of an archive that stays open when the part is closed."""
-
-    def __init__(self, part: Part) -> None:
-        self.where = part.where
-        self.size = part.size
-        self.read = part.read
-
-    def close(self) -> None:
-        """Closes nothing."""

@@ -23,7 +23,6 @@ from imagenet_workloads.prepare.sources.archive import (
     prefix,
     require_data,
 )
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
 from imagenet_workloads.prepare.sources.source import (
     Annotations,
@@ -33,44 +32,26 @@ from imagenet_workloads.prepare.sources.source import (
     Naming,
     Notes,
     Source,
-    readable,
 )
 from imagenet_workloads.prepare.sources.tar import BLOCK, TarArchive
 from imagenet_workloads.prepare.sources.tree_annotations import AnnotationsInArchive
 from imagenet_workloads.prepare.sources.zip import ZipArchive
+from imagenet_workloads.prepare.stores.blob import LabelFile, readable
+from imagenet_workloads.prepare.stores.compressed import require_uncompressed
 
 # Inner archives of a volume. A network file system may take 20 ms for each header.
 LISTED_AT_ONCE = 64
 
-_COMPRESSED = {
-    b"\x1f\x8b": ("gzip", "gunzip"),
-    b"BZh": ("bzip2", "bunzip2"),
-    b"\xfd7zXZ\0": ("xz", "unxz"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
-    b"PK\x03\x04": ("zip", "unzip"),
-}
-
-
-def require_uncompressed(start: bytes, where: str) -> None:
-    """Checks the first bytes of an archive.
-
-    Raises:
-        InputError: they are those of a compressed file.
-    """
-    for magic, (format, program) in _COMPRESSED.items():
-        if start.startswith(magic):
-            raise InputError(
-                f"{where}: is compressed ({format}), and images are read in place, by "
-                f"offset; decompress it first by {program}"
-            )
-
-
 FORMATS: dict[str, type[TarArchive | ZipArchive]] = {".tar": TarArchive, ".zip": ZipArchive}
+
 FOLDERS = tuple(f"{one.format} of folders" for one in FORMATS.values())
+
 FLAT = tuple(f"flat {one.format}" for one in FORMATS.values())
+
 OF_ARCHIVES = tuple(
     f"{outer.format} of {inner.format}s" for outer in FORMATS.values() for inner in FORMATS.values()
 )
+
 # Small files are kept by their paths, as they may be tables of labels.
 _MOST_FILES = 100_000
 

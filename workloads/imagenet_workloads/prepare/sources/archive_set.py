@@ -22,11 +22,7 @@ from imagenet_workloads.prepare.sources.archive_layouts import (
     format_of,
     is_archive,
     listed_images,
-    require_uncompressed,
 )
-from imagenet_workloads.prepare.sources.file_set import FileSet
-from imagenet_workloads.prepare.sources.header_window import HeaderWindow
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.layouts.choice import DEVKIT, TREE, WEB_DATASET, Choice
 from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
 from imagenet_workloads.prepare.sources.layouts.words import (
@@ -37,16 +33,17 @@ from imagenet_workloads.prepare.sources.layouts.words import (
     splits_of_paths,
 )
 from imagenet_workloads.prepare.sources.source import (
-    Blob,
     Image,
     Journal,
     Listing,
     Naming,
     Notes,
-    changed,
     is_image,
 )
 from imagenet_workloads.prepare.sources.tar import BLOCK, TarArchive
+from imagenet_workloads.prepare.stores.blob import Blob, FileSet, LabelFile, changed
+from imagenet_workloads.prepare.stores.compressed import require_uncompressed
+from imagenet_workloads.prepare.stores.remote import HeaderWindow
 
 KINDS = {f"folder of {one.format}s": suffix for suffix, one in FORMATS.items()}
 # The archive at the start of an image's name.

@@ -2,7 +2,7 @@
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import cifar, compressed_names, parquet
+from imagenet_workloads.prepare.sources import cifar, parquet
 from imagenet_workloads.prepare.sources.archive import (
     Archive,
     Kind,
@@ -19,20 +19,17 @@ from imagenet_workloads.prepare.sources.archive_layouts import (
     ArchiveListing,
     ArchiveReader,
     FlatArchive,
-    require_uncompressed,
 )
 from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.layouts.choice import CIFAR, PARQUET, Choice
 from imagenet_workloads.prepare.sources.layouts.contents import Contents, is_download_of_cifar
 from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
-from imagenet_workloads.prepare.sources.source import (
-    Blob,
-    Source,
-    Validation,
-    changed,
-)
+from imagenet_workloads.prepare.sources.source import Source, Validation
 from imagenet_workloads.prepare.sources.tar import BLOCK, TarArchive, header_size
 from imagenet_workloads.prepare.sources.zip import END, LOCAL, ZipArchive
+from imagenet_workloads.prepare.stores import compressed
+from imagenet_workloads.prepare.stores.blob import Blob, changed
+from imagenet_workloads.prepare.stores.compressed import require_uncompressed
 
 IN_ARCHIVE = "inArchive"
 """The field of a plan whose Parquet files are in an archive."""
@@ -196,7 +193,7 @@ def _contents(archive: Archive, root: str | None, *, is_whole: bool) -> Contents
         is_below = member.name.startswith(prefix(root)) and not base.startswith(".")
         if not is_below or not is_file(member) or is_hidden(folder[len(prefix(root)) :]):
             continue
-        if compressed_names.is_compressed_tar(base) and not is_download_of_cifar(base):
+        if compressed.is_compressed_tar(base) and not is_download_of_cifar(base):
             raise InputError(
                 f"{where}: its inner archive {member.name} is compressed, and images are "
                 "read in place, by offset; decompress the inner archives first"

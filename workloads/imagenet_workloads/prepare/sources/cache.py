@@ -15,10 +15,9 @@ from typing import Any
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.open_files import OpenFiles
-from imagenet_workloads.prepare.sources.remote import RemoteBlob, Version
-from imagenet_workloads.prepare.sources.source import changed
+from imagenet_workloads.prepare.stores.blob import LabelFile, changed
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, Version, WholeFile
 
 FOLDER = "fetched"
 """The folder in the volume of a cache."""
@@ -223,18 +222,3 @@ class FileToFetch:
     stale_folders: Callable[[], Iterable[Path]] = tuple
     checksum_remedy: str = "upload the file again, or correct its checksum"
     is_list: bool = False
-
-
-@dataclass(frozen=True)
-class WholeFile:
-    """A file of a server without ranges, which only sends it from its start.
-
-    Attributes:
-        version: of the first answer; its size is 0 if the server gives none.
-        receive: calls a function with the version and the chunks of each try.
-        close: closes the connection.
-    """
-
-    version: Version
-    receive: Callable[[Callable[[Version, Iterable[bytes]], None]], None]
-    close: Callable[[], None]

@@ -17,16 +17,16 @@ from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.sources import compressed_names, parquet
+from imagenet_workloads.prepare.sources import parquet
 from imagenet_workloads.prepare.sources.cache import (
     ABANDONED_SECONDS,
     CachedFile,
     CacheEntry,
     FileToFetch,
-    WholeFile,
     entry_in_folder,
 )
-from imagenet_workloads.prepare.sources.remote import RemoteBlob, RemoteFiles, Version
+from imagenet_workloads.prepare.stores import compressed
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, Version, WholeFile
 
 Opener = Callable[[], RemoteBlob | WholeFile]
 
@@ -128,7 +128,7 @@ class CachedFiles:
 
     def _stored(self, name: str) -> CacheEntry:
         """The entry of a file, or of the compressed tar that was stored decompressed."""
-        entries = (self._entry(form) for form in compressed_names.forms(name))
+        entries = (self._entry(form) for form in compressed.name_forms(name))
         return next((one for one in entries if one.record() is not None), self._entry(name))
 
     def _entry(self, name: str) -> CacheEntry:

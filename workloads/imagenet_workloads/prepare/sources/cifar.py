@@ -19,14 +19,13 @@ import numpy as np
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources.source import (
-    Blob,
     Image,
     Notes,
     Source,
     Validation,
-    changed,
     class_name_in,
 )
+from imagenet_workloads.prepare.stores.blob import Blob, changed
 
 KINDS = ("CIFAR training images", "CIFAR test images")
 

@@ -18,7 +18,6 @@ import numpy as np
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.layouts import decide as decisions
 from imagenet_workloads.prepare.sources.layouts.choice import Choice
 from imagenet_workloads.prepare.sources.layouts.decide import FLAT, SAMPLES, Decision, Part
@@ -34,9 +33,9 @@ from imagenet_workloads.prepare.sources.source import (
     Notes,
     Source,
     Validation,
-    readable,
 )
 from imagenet_workloads.prepare.sources.tree_annotations import folder_of
+from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 _log = logging.getLogger(__name__)
 

@@ -2,30 +2,31 @@
 
 import os
 import stat
-import zlib
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from imagenet_workloads import regular_files
-from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources.label_file import FileOnVolume, LabelFile
 from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
-from imagenet_workloads.prepare.sources.links import Links, is_inside, real_path_of
 from imagenet_workloads.prepare.sources.source import (
     Annotations,
     Image,
     Listing,
     Notes,
     Source,
-    changed,
     is_image,
 )
 from imagenet_workloads.prepare.sources.tree_annotations import AnnotationsInFolder
+from imagenet_workloads.prepare.stores.blob import LabelFile
+from imagenet_workloads.prepare.stores.volume import (
+    Links,
+    file_below,
+    names_in,
+    read_image,
+    sorted_names,
+)
 
 KIND, FLAT = "folder of folders", "flat folder"
-# A folder with this many names is listed in this many parts.
-_MANY, _PARTS = 10_000, 8
+
 # The levels whose names are counted first, to tell the share.
 _COUNTED = 3
 
@@ -99,9 +100,9 @@ class FolderListing(Listing):
     ) -> Iterator[tuple[str, tuple[float, float]]]:
         """The paths in a folder, each with the share before it and after it."""
         start, end = span
-        total = sum(1 for _ in _listed(folder)) if depth < _COUNTED else 0
+        total = sum(1 for _ in names_in(folder)) if depth < _COUNTED else 0
         step = (end - start) / max(1, total) if total else 0.0
-        for number, name in enumerate(names(folder)):
+        for number, name in enumerate(sorted_names(folder)):
             place = start + number * step
             yield prefix + name, (place, place + step)
 
@@ -112,7 +113,7 @@ class FolderListing(Listing):
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""
-        return _read_file(self._top, self._real_root, name, size)
+        return read_image(self._top, self._real_root, name, size)
 
     def place(self, folder: str) -> str:
         """A folder in messages."""
@@ -120,11 +121,7 @@ class FolderListing(Listing):
 
     def file(self, path: str) -> LabelFile | None:
         """A file of labels, unless it is a link that leads out of the folder."""
-        file = self._top / path
-        if not regular_files.exists(file) or regular_files.is_folder(file):
-            return None
-        is_here = is_inside(os.path.realpath(file), os.path.realpath(self._top))
-        return FileOnVolume(file) if is_here else None
+        return file_below(self._top, path)
 
     def annotations(self, folder: str) -> Annotations:
         """The annotations in a folder."""
@@ -150,7 +147,7 @@ class FolderReader(Source):
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""
-        return _read_file(self._root, self._real_root, name, size)
+        return read_image(self._root, self._real_root, name, size)
 
 
 class FlatFolder(FolderListing):
@@ -163,85 +160,9 @@ class FlatFolder(FolderListing):
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in an order that depends on their names alone."""
         links = Links(self._root)
-        for name in names(self._root):
+        for name in sorted_names(self._root):
             status = links.look(f"{self._root}/{name}", is_wanted=True) if is_image(name) else None
             if status is not None and stat.S_ISREG(status.st_mode):
                 yield Image("", name, 0, status.st_size, status.st_mtime_ns)
             else:
                 notes.pass_over(name)
-
-
-def names(folder: Path) -> Iterator[str]:
-    """The names in a folder, in an order that depends on the names alone.
-
-    A few names are sorted. Many names are divided into parts by checksum; each part is listed and
-    sorted in turn. The names of half a million images would take more memory than the plan.
-
-    Raises:
-        InputError: it cannot be listed; the message has its owner and this process's user.
-    """
-    first = sorted(islice(_listed(folder), _MANY))
-    if len(first) < _MANY:
-        yield from first
-        return
-    del first
-    for part in range(_PARTS):
-        yield from sorted(
-            name for name in _listed(folder) if zlib.crc32(os.fsencode(name)) % _PARTS == part
-        )
-
-
-def _listed(folder: Path) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as listing:
-            for entry in listing:
-                yield entry.name
-    except OSError as error:
-        raise unlistable(folder, error) from error
-
-
-def _read_file(root: Path, real_root: str, name: str, size: int) -> bytes:
-    """The bytes of one image in a separate file.
-
-    Args:
-        root: the source's.
-        real_root: the real path of the root.
-        name: the image's path below the root.
-        size: the image's size in the scan.
-
-    Raises:
-        InputError: it is gone, has another size than in the scan, or is no longer in the source.
-        PermissionError: this process may not read it.
-    """
-    # Creating Path and file objects would take longer than reading.
-    path = f"{root}/{name}"
-    try:
-        descriptor = regular_files.open_file(path)
-    except FileNotFoundError:
-        raise changed(path, "is gone") from None
-    try:
-        if not is_inside(real_path_of(descriptor, path), real_root):
-            raise changed(path, "leads out of the source")
-        data = os.read(descriptor, size + 1)
-        if len(data) != size:
-            found = os.fstat(descriptor).st_size
-            raise changed(path, f"has {found} bytes in place of {size}")
-        return data
-    finally:
-        os.close(descriptor)
-
-
-def unlistable(folder: Path, error: OSError) -> InputError:
-    """The error for a folder that may not be read, with its owner and this process's user."""
-    return InputError(f"{folder}: cannot be listed: {error.strerror}{_permissions(folder)}")
-
-
-def _permissions(folder: Path) -> str:
-    try:
-        status = folder.stat()
-    except OSError:
-        return ""
-    return (
-        f" (its owner is {status.st_uid}:{status.st_gid}, mode {stat.filemode(status.st_mode)}; "
-        f"this process is {os.geteuid()}:{os.getegid()}); let this user read it"
-    )

@@ -5,26 +5,23 @@ image-net.org gives it, with its development kit.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from imagenet_workloads.prepare.sources import compressed_names
 from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.archive_layouts import FORMATS
 from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.folder import unlistable
-from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder
 from imagenet_workloads.prepare.sources.layouts.choice import CIFAR, PARQUET, Choice
 from imagenet_workloads.prepare.sources.layouts.contents import Contents
 from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
-from imagenet_workloads.prepare.sources.source import Blob, is_image
+from imagenet_workloads.prepare.sources.source import is_image
+from imagenet_workloads.prepare.stores import compressed
+from imagenet_workloads.prepare.stores.volume import FilesOfFolder, unlistable
 
 _KIT = "ILSVRC2012_devkit"
 # Archives may lie in folders of their splits.
 _DEEPEST = 3
-
-OpenFile = Callable[[Path], Blob]
 
 
 class FolderContents(Contents):
@@ -50,7 +47,7 @@ class FolderContents(Contents):
                 if name.startswith("."):
                     continue
                 path = trees.join(folder, name)
-                archives = (*FORMATS, *compressed_names.SUFFIXES) if is_near else ()
+                archives = (*FORMATS, *compressed.SUFFIXES) if is_near else ()
                 self.add(path, archives)
                 self.has_folders |= bool(folder) and is_image(name)
                 if is_near:
@@ -58,13 +55,10 @@ class FolderContents(Contents):
             if self.has_folders and not is_whole:
                 return
 
-    def open_archives(
-        self, open_file: OpenFile, scratch: Path | None, choice: Choice
-    ) -> DecidedSource | None:
+    def open_archives(self, scratch: Path | None, choice: Choice) -> DecidedSource | None:
         """Opens the archives; None if they are all compressed, and there is no scratch.
 
         Args:
-            open_file: opens a file in the folder.
             scratch: a folder for the contents of compressed tars; None passes these over.
             choice: what the user wrote of the layout.
 
@@ -76,16 +70,16 @@ class FolderContents(Contents):
             for path in sorted(self.archives)
             if path.endswith(tuple(FORMATS)) or (scratch is not None and _is_compressed(path))
         ]
-        names = sorted(compressed_names.by_plain_name(listed, str(self._root)))
+        names = sorted(compressed.by_plain_name(listed, str(self._root)))
         if not names:
             return None
-        files = FilesOfFolder(self._root, names, open_file, scratch)
+        files = FilesOfFolder(self._root, names, scratch)
         beside = sorted(set(self.others) - {*listed})
         return DecidedSource(ArchiveSet(files, names, others=beside, choice=choice), choice)
 
 
 def _is_compressed(path: str) -> bool:
-    return compressed_names.is_compressed_tar(path.rpartition("/")[2])
+    return compressed.is_compressed_tar(path.rpartition("/")[2])
 
 
 def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:

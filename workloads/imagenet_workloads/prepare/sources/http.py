@@ -24,19 +24,8 @@ from imagenet_workloads.prepare.sources.cache import (
     FileToFetch,
     cache_entry,
 )
-from imagenet_workloads.prepare.sources.http_files import (
-    CACHE_FIELD,
-    HttpBlob,
-    ServedFile,
-    ServedLabels,
-    download,
-    open_to_fetch,
-)
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import (
-    RemoteBlob,
-    RemoteFiles,
     is_of_option,
     open_remote,
     open_remote_planned,
@@ -51,7 +40,17 @@ from imagenet_workloads.prepare.sources.remote_kind import (
     add_max_requests,
     add_words_and_boxes,
 )
-from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
+from imagenet_workloads.prepare.sources.source import Source, Validation
+from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
+from imagenet_workloads.prepare.stores.http import (
+    CACHE_FIELD,
+    HttpBlob,
+    ServedFile,
+    ServedLabels,
+    download,
+    open_to_fetch,
+)
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles
 
 USERNAME, PASSWORD = "username", "password"
 

@@ -18,17 +18,12 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import archives, parquet, webdataset
 from imagenet_workloads.prepare.sources.cache import FileToFetch, cache_entry
 from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
-from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
 from imagenet_workloads.prepare.sources.layouts import choice as choices
-from imagenet_workloads.prepare.sources.remote import (
-    RemoteFiles,
-    open_remote,
-    open_remote_planned,
-    pinned,
-)
+from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind, add_max_requests
-from imagenet_workloads.prepare.sources.request_limit import limit
 from imagenet_workloads.prepare.sources.source import Source
+from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, open_to_fetch
+from imagenet_workloads.prepare.stores.remote import RemoteFiles, limit
 
 _CACHE_FIELD = "source.huggingFace.cache"
 _ARCHIVES = (".tar", ".zip")

@@ -18,11 +18,11 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.sources import parquet, webdataset
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import CacheEntry, FileToFetch, cache_entry
-from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
 from imagenet_workloads.prepare.sources.remote_kind import RemoteKind, add_max_requests
 from imagenet_workloads.prepare.sources.source import Source
+from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, open_to_fetch
 
 _CACHE_FIELD = "source.kaggle.cache"
 _VERSION = "datasetVersion"

@@ -29,10 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import label_file, matlab
-from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.sources import matlab
 from imagenet_workloads.prepare.sources.layouts import tables
-from imagenet_workloads.prepare.sources.source import readable
+from imagenet_workloads.prepare.stores import blob
+from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 UNKNOWN = -1
 
@@ -61,7 +61,7 @@ def read(
         InputError: the file cannot be read, a line is wrong, or an image has no line.
     """
     # Read once: a file of a server would take a request each time.
-    path = label_file.InMemory(label_file.of(path))
+    path = blob.InMemory(blob.as_label_file(path))
     if next(lines(path), None) is None:
         raise InputError(f"{path}: holds no labels")
     classes = _ClassNames(class_names)
@@ -83,10 +83,10 @@ def fingerprint(path: Path | LabelFile) -> str:
     Raises:
         InputError: it cannot be read.
     """
-    digest = hashlib.sha256(label_file.content(path))
-    translation = label_file.of(path).beside(matlab.FILE_NAME)
+    digest = hashlib.sha256(blob.content_of(path))
+    translation = blob.as_label_file(path).beside(matlab.FILE_NAME)
     if translation is not None:
-        digest.update(b"\0" + label_file.content(translation))
+        digest.update(b"\0" + blob.content_of(translation))
     return digest.hexdigest()
 
 
@@ -198,7 +198,7 @@ def _translation(path: Path | LabelFile, classes: _ClassNames) -> Callable[[str,
 
 
 def _ids(path: Path | LabelFile, line: int, text: str) -> dict[str, str]:
-    translation = label_file.of(path).beside(matlab.FILE_NAME)
+    translation = blob.as_label_file(path).beside(matlab.FILE_NAME)
     if translation is None:
         raise InputError(
             f"{path}: line {line}: {text} is no class's name; if it is an ID of ILSVRC2012, put "
@@ -227,7 +227,7 @@ def _cells(path: Path | LabelFile, names: Callable[[], Iterator[str]]) -> _Cells
     Raises:
         InputError: which column has the classes is not clear.
     """
-    file = label_file.of(path)
+    file = blob.as_label_file(path)
     layout = tables.layout_of(file, "")
     if layout.delimiter not in (",", ";", "\t"):
         return None
@@ -315,7 +315,7 @@ def lines(path: Path | LabelFile) -> Iterator[tuple[int, str]]:
         InputError: the file cannot be read, or is no text.
     """
     try:
-        with label_file.of(path).open() as file:
+        with blob.as_label_file(path).open() as file:
             text = io.TextIOWrapper(file, _encoding(file.peek(2)), "surrogateescape")
             for number, line in enumerate(text, 1):
                 columns = _COLUMN.search(line)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import label_file
-from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.stores import blob
+from imagenet_workloads.prepare.stores.blob import LabelFile
 
 FILE_NAME = "meta.mat"
 
@@ -55,7 +55,7 @@ def read_words(path: Path | LabelFile) -> dict[str, str]:
 
 
 def _read(path: Path | LabelFile, *fields: str) -> list[tuple[str, str]]:
-    content = label_file.content(path)
+    content = blob.content_of(path)
     try:
         return _read_variable(content, fields)
     except (

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.in_order import map_in_order
-from imagenet_workloads.prepare.sources.file_set import FileSet
 from imagenet_workloads.prepare.sources.layouts import contents, decide, lines, words
 from imagenet_workloads.prepare.sources.layouts.choice import PARQUET, Choice
 from imagenet_workloads.prepare.sources.layouts.selection import Selection
@@ -23,15 +22,14 @@ from imagenet_workloads.prepare.sources.layouts.survey import Survey
 from imagenet_workloads.prepare.sources.parquet_file import ParquetFile, digest, open_parquet
 from imagenet_workloads.prepare.sources.row_groups import RowGroups
 from imagenet_workloads.prepare.sources.source import (
-    Blob,
     Image,
     Location,
     Notes,
     Source,
     Validation,
-    changed,
     class_name_in,
 )
+from imagenet_workloads.prepare.stores.blob import Blob, FileSet, changed
 
 if TYPE_CHECKING:
     import pyarrow as pa

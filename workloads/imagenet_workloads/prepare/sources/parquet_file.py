@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources.source import Blob, readable
+from imagenet_workloads.prepare.stores.blob import Blob, readable
 
 if TYPE_CHECKING:
     import pyarrow as pa

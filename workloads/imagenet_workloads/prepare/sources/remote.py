@@ -1,12 +1,12 @@
 """What archives on servers and in buckets share: opening them, and noticing a change."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import decompressed, parquet, webdataset
+from imagenet_workloads.prepare.sources import parquet, webdataset
 from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.archives import (
     IN_ARCHIVE,
@@ -15,139 +15,19 @@ from imagenet_workloads.prepare.sources.archives import (
     open_planned_archive,
 )
 from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.file_set import FileSet
-from imagenet_workloads.prepare.sources.header_window import HeaderWindow
 from imagenet_workloads.prepare.sources.layouts.choice import VALIDATION_ALONE, Choice
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
-from imagenet_workloads.prepare.sources.request_limit import Limit, limit
-from imagenet_workloads.prepare.sources.source import Blob, Source, Validation, changed
-
-
-@dataclass(frozen=True)
-class Version:
-    """By what a file of a server is recognized: equal versions have equal bytes.
-
-    Attributes:
-        where: the file's address, without query.
-        size: in bytes.
-        etag: as the server writes it, with its quotes; empty if it gives none.
-        last_modified: as the server writes it; empty if it gives none.
-    """
-
-    where: str
-    size: int
-    etag: str = ""
-    last_modified: str = ""
-
-    def to_document(self) -> dict[str, Any]:
-        """As JSON values, for the plan."""
-        return {
-            "where": self.where,
-            "size": self.size,
-            "etag": self.etag,
-            "lastModified": self.last_modified,
-        }
-
-    @classmethod
-    def from_fields(cls, fields: Fields) -> "Version":
-        """Reads what `to_document` made.
-
-        Raises:
-            InputError: a field is missing or wrong.
-        """
-        return cls(
-            fields.text("where"),
-            fields.integer("size"),
-            fields.text("etag"),
-            fields.text("lastModified"),
-        )
-
-    def require(self, now: "Version") -> None:
-        """Checks that the file is still the same.
-
-        Raises:
-            InputError: it has changed.
-        """
-        if self.size != now.size:
-            raise changed(self.where, f"has {now.size} bytes in place of {self.size}")
-        # An ETag decides: some servers give another time for each of their machines.
-        if self.etag and now.etag:
-            name, before, after = "ETag", self.etag, now.etag
-        else:
-            name, before, after = "Last-Modified", self.last_modified, now.last_modified
-        if before and after and before != after:
-            raise changed(self.where, f"has the {name} {after} in place of {before}")
-
-
-class RemoteBlob(Blob, Protocol):
-    """A `Blob` whose reads wait for a network.
-
-    Attributes:
-        at_once: the most requests at the same time; 1 for a file that is in a cache.
-        cache_field: the field of the manifest that has the file stored first; empty if it is.
-    """
-
-    at_once: int
-    cache_field: str
-
-    @property
-    def version(self) -> Version:
-        """The version of the first request; later reads are of the same one."""
-
-
-class RemoteFiles(FileSet):
-    """Files of a server or bucket, which stay open until `close`."""
-
-    has_tags = True
-
-    def __init__(
-        self,
-        where: str,
-        names: Sequence[str],
-        open_blob: Callable[[str], RemoteBlob],
-        at_once: int,
-    ) -> None:
-        """Opens nothing yet.
-
-        Args:
-            where: the name of all in messages.
-            names: of the files, sorted.
-            open_blob: opens a file by its name.
-            at_once: the most requests at the same time.
-        """
-        self.where = where
-        self.names = names
-        self.reads_at_once = at_once
-        self._open_blob = open_blob
-        self._blobs: dict[str, RemoteBlob] = {}
-
-    def open(self, name: str) -> Blob:
-        """The file, whose connections stay open when it is closed."""
-        return _Kept(self._blob(name))
-
-    def blob(self, name: str) -> RemoteBlob:
-        """Opens a file, which the caller closes.
-
-        Raises:
-            InputError: there is no such file, or it cannot be read.
-        """
-        return self._open_blob(name)
-
-    def tag(self, name: str) -> str:
-        """The ETag of the file."""
-        return self._blob(name).version.etag
-
-    def close(self) -> None:
-        """Closes all files."""
-        for blob in self._blobs.values():
-            blob.close()
-
-    def _blob(self, name: str) -> RemoteBlob:
-        blob = self._blobs.get(name)
-        if blob is None:
-            # Two threads may open it at the same time; both use the first blob.
-            blob = self._blobs.setdefault(name, self._open_blob(name))
-        return blob
+from imagenet_workloads.prepare.sources.source import Source, Validation
+from imagenet_workloads.prepare.stores import compressed
+from imagenet_workloads.prepare.stores.blob import Blob
+from imagenet_workloads.prepare.stores.remote import (
+    HeaderWindow,
+    Limit,
+    RemoteBlob,
+    RemoteFiles,
+    Version,
+    limit,
+)
 
 
 def _single(blob: RemoteBlob) -> RemoteFiles:
@@ -155,18 +35,6 @@ def _single(blob: RemoteBlob) -> RemoteFiles:
     # A file in a cache has the name that the server gives it.
     where, _, name = blob.version.where.rpartition("/")
     return RemoteFiles(where, (name,), lambda _: blob, blob.at_once)
-
-
-class _Kept:
-    """A `Blob` that stays open when it is closed."""
-
-    def __init__(self, blob: Blob) -> None:
-        self.where = blob.where
-        self.size = blob.size
-        self.read = blob.read
-
-    def close(self) -> None:
-        """Closes nothing."""
 
 
 def open_remote(
@@ -281,7 +149,7 @@ def _reading(blob: RemoteBlob) -> Blob:
         return blob
     window = HeaderWindow(blob)
     try:
-        format = decompressed.format_of(window.read(0, decompressed.MAGIC))
+        format = compressed.format_of(window.read(0, compressed.MAGIC))
         if format is not None:
             raise InputError(
                 f"{blob.where}: is compressed ({format}), so it cannot be read in place; "

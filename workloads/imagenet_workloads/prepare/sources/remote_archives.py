@@ -2,16 +2,16 @@
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import archive_set, compressed_names, parquet, webdataset
+from imagenet_workloads.prepare.sources import archive_set, parquet, webdataset
 from imagenet_workloads.prepare.sources.archive_layouts import FORMATS
 from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.layouts.choice import PARQUET, Choice
 from imagenet_workloads.prepare.sources.layouts.contents import Contents
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
-from imagenet_workloads.prepare.sources.remote import RemoteFiles
-from imagenet_workloads.prepare.sources.request_limit import limit
 from imagenet_workloads.prepare.sources.source import Source
+from imagenet_workloads.prepare.stores import compressed
+from imagenet_workloads.prepare.stores.remote import RemoteFiles, limit
 
 _SUFFIXES = (".tar", ".zip", parquet.SUFFIX)
 KINDS = (*archive_set.KINDS, webdataset.KIND, parquet.KIND)
@@ -19,7 +19,7 @@ KINDS = (*archive_set.KINDS, webdataset.KIND, parquet.KIND)
 
 def is_archive(name: str) -> bool:
     """Whether a file is named like one of many archives."""
-    return name.endswith(_SUFFIXES) or compressed_names.is_compressed_tar(name)
+    return name.endswith(_SUFFIXES) or compressed.is_compressed_tar(name)
 
 
 def open_archives(
@@ -71,13 +71,13 @@ def open_planned_archives(planned: Fields, files: RemoteFiles) -> Source:
 
 def _by_plain_names(files: RemoteFiles, cache_field: str = "cache") -> RemoteFiles:
     """The archives by the names that the dataset has: a cache has compressed ones decompressed."""
-    names = compressed_names.by_plain_name(files.names, files.where)
-    compressed = next((name for plain, name in names.items() if plain != name), None)
-    if compressed is None:
+    names = compressed.by_plain_name(files.names, files.where)
+    packed = next((name for plain, name in names.items() if plain != name), None)
+    if packed is None:
         return files
     if files.reads_at_once > 1:
         raise InputError(
-            f"{files.where}: {compressed} is compressed, and images are read in place, by offset; "
+            f"{files.where}: {packed} is compressed, and images are read in place, by offset; "
             f"write {cache_field}, where it is stored decompressed"
         )
     return RemoteFiles(

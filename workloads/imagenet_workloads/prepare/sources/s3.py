@@ -20,11 +20,8 @@ from imagenet_workloads.prepare.sources.cache import (
 )
 from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
 from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import (
-    RemoteBlob,
-    RemoteFiles,
     is_of_option,
     open_remote,
     open_remote_planned,
@@ -39,16 +36,16 @@ from imagenet_workloads.prepare.sources.remote_kind import (
     add_max_requests,
     add_words_and_boxes,
 )
-from imagenet_workloads.prepare.sources.request_limit import limit
 from imagenet_workloads.prepare.sources.s3_objects import (
-    S3Blob,
     S3FlatFolder,
     S3Folder,
-    S3Labels,
     S3Reader,
     open_prefix,
 )
-from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
+from imagenet_workloads.prepare.sources.source import Source, Validation
+from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, limit
+from imagenet_workloads.prepare.stores.s3 import S3Blob, S3Labels
 
 _VALIDATION = "--s3-validation"
 _ARCHIVES = (".tar", ".zip", parquet.SUFFIX)

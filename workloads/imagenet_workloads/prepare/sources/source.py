@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from imagenet_workloads.dataset import Dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources.label_file import LabelFile
-from imagenet_workloads.prepare.sources.request_limit import Limit
+from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
+from imagenet_workloads.prepare.stores.remote import Limit
 
 # The formats of OpenCV, libjpeg and libheif. Other files are ignored and counted.
 IMAGE_SUFFIXES = frozenset(
@@ -30,7 +30,9 @@ _FORBIDDEN = re.compile(
 )
 
 OTHER = "other"
+
 _MOST_SUFFIXES = 15
+
 _SUFFIX = re.compile(r"(?:\.tar)?\.[a-z0-9_+-]{1,15}", re.ASCII)
 
 
@@ -155,28 +157,6 @@ class Notes:
         if suffix not in self.suffixes and len(self.suffixes) >= _MOST_SUFFIXES:
             suffix = OTHER
         self.suffixes[suffix] += files
-
-
-class Blob(Protocol):
-    """Bytes that can be read in ranges: a file, an object in a bucket, a page of a server."""
-
-    @property
-    def where(self) -> str:
-        """The name in messages: a path or a URL."""
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-
-    def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range, fewer at the end; may be called from several threads.
-
-        Raises:
-            OSError: the range cannot be read.
-        """
-
-    def close(self) -> None:
-        """Closes the blob."""
 
 
 class Annotations(Protocol):
@@ -486,23 +466,6 @@ def _suffix(name: str) -> str:
         return "none"
     found = (".tar" if stem.endswith(".tar") else "") + dot + suffix
     return found if _SUFFIX.fullmatch(found) else OTHER
-
-
-def readable(name: str) -> str:
-    """A printable name: bytes that are not UTF-8 become escapes."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-class SourceChangedError(InputError):
-    """A source differs from the plan, or from an earlier answer of the server."""
-
-
-def changed(where: str, what: str) -> SourceChangedError:
-    """The error for a source that differs from the plan; the caller raises it."""
-    return SourceChangedError(
-        f"{readable(where)}: {readable(what)}: the source has changed since it was "
-        "indexed; run imagenet-index again"
-    )
 
 
 def class_name_in(text: str, where: str) -> str:

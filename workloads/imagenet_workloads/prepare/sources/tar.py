@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.sources.archive import Kind, Member, Part
-from imagenet_workloads.prepare.sources.source import Blob, changed, readable
+from imagenet_workloads.prepare.sources.archive import Kind, Member
+from imagenet_workloads.prepare.stores.blob import Blob, Part, changed, readable
 
 BLOCK = 512
 NANOSECONDS = 10**9

@@ -7,7 +7,7 @@ its validation images, and image-net.org a development kit.
 from collections.abc import Callable, Iterator, Sequence
 
 from imagenet_workloads.prepare.sources import matlab
-from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.stores.blob import LabelFile
 
 # Where Kaggle's ILSVRC has its splits.
 _KAGGLE = ("ILSVRC", "Data", "CLS-LOC")

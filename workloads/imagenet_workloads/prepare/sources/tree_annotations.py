@@ -12,11 +12,11 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.annotations import LARGEST
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.sources.archive import Archive, Kind, Member, prefix
-from imagenet_workloads.prepare.sources.header_window import HeaderWindow
-from imagenet_workloads.prepare.sources.links import require_inside
-from imagenet_workloads.prepare.sources.source import readable
 from imagenet_workloads.prepare.sources.tar import TarArchive
 from imagenet_workloads.prepare.sources.zip import ZipArchive
+from imagenet_workloads.prepare.stores.blob import readable
+from imagenet_workloads.prepare.stores.remote import HeaderWindow
+from imagenet_workloads.prepare.stores.volume import require_inside
 
 SUFFIX = ".xml"
 _IMAGES, _ANNOTATIONS = ("Data", "CLS-LOC"), ("Annotations", "CLS-LOC")

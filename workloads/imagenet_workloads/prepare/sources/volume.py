@@ -1,6 +1,5 @@
 """The kind `volume`: a folder, or an archive of any layout, in the file system."""
 
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -12,57 +11,25 @@ from imagenet_workloads import arguments as types
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import (
-    archives,
-    cifar,
-    compressed_names,
-    folder,
-    parquet,
-    webdataset,
-)
+from imagenet_workloads.prepare.sources import archives, cifar, folder, parquet, webdataset
 from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.archive_layouts import FLAT
 from imagenet_workloads.prepare.sources.archive_set import KINDS as KINDS_OF_FOLDERS
 from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.decompressed import decompressed
 from imagenet_workloads.prepare.sources.folder import FlatFolder, FolderListing, FolderReader
 from imagenet_workloads.prepare.sources.folder_of_archives import FolderContents
-from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.layouts.choice import Choice
-from imagenet_workloads.prepare.sources.links import require_inside
-from imagenet_workloads.prepare.sources.source import Blob, Source, SourceKind, Validation, changed
+from imagenet_workloads.prepare.sources.source import Source, SourceKind, Validation
+from imagenet_workloads.prepare.stores import compressed
+from imagenet_workloads.prepare.stores.blob import Blob, changed
+from imagenet_workloads.prepare.stores.compressed import decompressed
+from imagenet_workloads.prepare.stores.volume import File, FilesOfFolder, require_inside
 
 _FLAT = (folder.FLAT, *FLAT)
+
 _VALIDATION = "--validation-source"
-
-
-class File:
-    """A file as a `Blob`."""
-
-    def __init__(self, path: Path) -> None:
-        """Opens the file.
-
-        Raises:
-            InputError: it cannot be read.
-        """
-        self.where = str(path)
-        try:
-            self._descriptor = regular_files.open_file(path)
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such file or folder") from None
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-        self.size = os.fstat(self._descriptor).st_size
-
-    def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
-        return os.pread(self._descriptor, size, offset)
-
-    def close(self) -> None:
-        """Closes the file."""
-        os.close(self._descriptor)
 
 
 def open_source(
@@ -86,7 +53,7 @@ def open_source(
     if not regular_files.is_folder(path):
         if _is_parquet(path):
             return parquet.open_file(_files_of(path), within, choice)
-        name = compressed_names.plain(path.name)
+        name = compressed.plain_name(path.name)
         return archives.open_archive(_open_blob(path, scratch), within, choice, name)
     if within is not None:
         raise InputError(f"{path}: is a folder, not an archive; write {path / within} (path)")
@@ -96,10 +63,10 @@ def open_source(
         (folder,) = found.cifar_folders()
         return _open_cifar(path, folder)
     if layout == choices.PARQUET:
-        source = parquet.open_files(FilesOfFolder(path, sorted(found.parquet), File), choice)
+        source = parquet.open_files(FilesOfFolder(path, sorted(found.parquet)), choice)
         assert source is not None
         return source
-    opened = None if found.has_folders else found.open_archives(File, scratch, choice)
+    opened = None if found.has_folders else found.open_archives(scratch, choice)
     return opened or DecidedSource(_listing(path), choice)
 
 
@@ -117,7 +84,7 @@ def _is_parquet(path: Path) -> bool:
 
 def _files_of(path: Path) -> FilesOfFolder:
     """A single file."""
-    return FilesOfFolder(path.parent, (path.name,), File)
+    return FilesOfFolder(path.parent, (path.name,))
 
 
 def _open_cifar(root: Path, folder: str) -> Source:
@@ -264,9 +231,9 @@ class VolumeKind(SourceKind):
         is_folder = regular_files.is_folder(path)
         if kind == parquet.KIND and not planned.has(archives.IN_ARCHIVE):
             root = path if is_folder else path.parent
-            return parquet.open_planned(planned, FilesOfFolder(root, (), File))
+            return parquet.open_planned(planned, FilesOfFolder(root, ()))
         if kind == webdataset.KIND or (kind in KINDS_OF_FOLDERS and is_folder):
-            files = FilesOfFolder(path, (), File, parsed.data)
+            files = FilesOfFolder(path, (), parsed.data)
             return ArchiveSet(files, (), within=within or "")
         if not is_folder:
             inside = None if is_validation else parsed.path_in_archive

@@ -17,12 +17,8 @@ from imagenet_workloads.prepare.sources.archive import (
     pass_over,
     require_data,
 )
-from imagenet_workloads.prepare.sources.source import (
-    Image,
-    Notes,
-    class_name_in,
-    readable,
-)
+from imagenet_workloads.prepare.sources.source import Image, Notes, class_name_in
+from imagenet_workloads.prepare.stores.blob import readable
 
 KIND = "WebDataset"
 LABEL_KEYS = ("label", "cls", "class", "class_name")

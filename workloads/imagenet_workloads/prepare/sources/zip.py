@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
-from imagenet_workloads.prepare.sources.archive import Kind, Member, Part
-from imagenet_workloads.prepare.sources.source import Blob, changed, readable
+from imagenet_workloads.prepare.sources.archive import Kind, Member
+from imagenet_workloads.prepare.stores.blob import Blob, Part, changed, readable
 
 LOCAL, ENTRY, END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
 _END64, _LOCATOR64 = b"PK\x06\x06", b"PK\x06\x07"

@@ -14,9 +14,9 @@ import pytest
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import labels, volume
-from imagenet_workloads.prepare.sources.decompressed import chunks
 from imagenet_workloads.prepare.sources.layouts import words
 from imagenet_workloads.prepare.sources.source import Notes, class_name_in
+from imagenet_workloads.prepare.stores.compressed import chunks
 from support.blobs import BytesBlob
 from support.image_trees import write_folder
 from support.pictures import tar, zipped

@@ -12,7 +12,8 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import cifar
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.layouts.choice import Choice
-from imagenet_workloads.prepare.sources.source import is_image, readable
+from imagenet_workloads.prepare.sources.source import is_image
+from imagenet_workloads.prepare.stores.blob import readable
 
 PARQUET = ".parquet"
 # Of Hugging Face's imagefolder: a table about the images beside it.

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.layouts import find_tables, lines, tables, words
 from imagenet_workloads.prepare.sources.layouts.choice import Choice
 from imagenet_workloads.prepare.sources.layouts.selection import Selection
 from imagenet_workloads.prepare.sources.layouts.survey import Node, Survey
 from imagenet_workloads.prepare.sources.layouts.words import TEST, TRAINING, UNLABELLED, VALIDATION
-from imagenet_workloads.prepare.sources.source import class_name_in, readable
+from imagenet_workloads.prepare.sources.source import class_name_in
+from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 # How the images of a split get their classes.
 FOLDERS, ARCHIVES, SAMPLES, TABLE, PATTERN, FLAT = (

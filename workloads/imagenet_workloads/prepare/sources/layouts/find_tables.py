@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.layouts import tables
 from imagenet_workloads.prepare.sources.layouts.choice import Choice
 from imagenet_workloads.prepare.sources.layouts.survey import Node, Survey
-from imagenet_workloads.prepare.sources.source import readable
+from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 # The most tables whose rows are compared with the images.
 _MOST = 60

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.layouts import tables
 from imagenet_workloads.prepare.sources.layouts.choice import Choice, SplitChoice
 from imagenet_workloads.prepare.sources.layouts.survey import Survey
 from imagenet_workloads.prepare.sources.layouts.words import TRAINING, VALIDATION
-from imagenet_workloads.prepare.sources.source import readable
+from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 
 class Selection:

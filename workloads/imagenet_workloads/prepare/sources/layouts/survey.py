@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.label_file import LabelFile
 from imagenet_workloads.prepare.sources.layouts.contents import Contents
+from imagenet_workloads.prepare.stores.blob import LabelFile
 
 # Entries of a file system that are not the user's data, besides those that begin with a dot.
 _SYSTEM = frozenset((

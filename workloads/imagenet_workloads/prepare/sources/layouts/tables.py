@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources.label_file import LabelFile
-from imagenet_workloads.prepare.sources.source import IMAGE_SUFFIXES, readable
+from imagenet_workloads.prepare.sources.source import IMAGE_SUFFIXES
+from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 # Headings of classes, those that say most first: letters and digits in lower case.
 _CLASS_HEADINGS = (

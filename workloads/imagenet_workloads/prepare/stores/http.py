@@ -1,4 +1,4 @@
-"""Files of a server: an archive as a `Blob`, read by ranges, and small files as a whole."""
+"""Files of an HTTP server: one as a `Blob`, read by ranges, and small files as a whole."""
 
 import hashlib
 import io
@@ -10,10 +10,8 @@ from http import HTTPStatus
 
 from imagenet_workloads.clients.http import AT_ONCE, Address, Answer, HttpClient
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.sources.cache import WholeFile
-from imagenet_workloads.prepare.sources.label_file import LabelFile
-from imagenet_workloads.prepare.sources.remote import Version
-from imagenet_workloads.prepare.sources.source import changed
+from imagenet_workloads.prepare.stores.blob import LabelFile, changed
+from imagenet_workloads.prepare.stores.remote import Version, WholeFile
 
 CACHE_FIELD = "source.http.cache"
 
@@ -21,7 +19,9 @@ CACHE_FIELD = "source.http.cache"
 LARGEST_WHOLE = 64 << 20
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
+
 _IGNORED_RANGE = frozenset((HTTPStatus.OK,))
+
 _CHANGED = frozenset((HTTPStatus.PRECONDITION_FAILED, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE))
 
 

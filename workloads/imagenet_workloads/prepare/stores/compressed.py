@@ -1,8 +1,9 @@
-"""Compressed archives, such as cifar-10-binary.tar.gz, decompressed into an unnamed file.
+"""Compressed files, such as cifar-10-binary.tar.gz, and the names that they have.
 
 Images are read by offset, which a compressed file does not allow. A small one is decompressed onto
-the dataset's volume, by index and by each pod of pack; the file is gone with the process. A large
-one would take longer than to decompress it once, so it is refused.
+the dataset's volume, by index and by each pod of pack; the unnamed file is gone with the process. A
+large one would take longer than to decompress it once, so it is refused. A dataset has the name of
+the tar in a compressed one: n1.tar for n1.tar.gz.
 """
 
 import bz2
@@ -12,7 +13,7 @@ import lzma
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Lock
@@ -20,13 +21,83 @@ from typing import Any, BinaryIO
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.sources.source import Blob
+from imagenet_workloads.prepare.stores.blob import Blob
+
+_SHORT = {".gz": ".tgz", ".bz2": ".tbz2", ".xz": ".txz", ".zst": ".tzst"}
+
+SUFFIXES = (*(f".tar{one}" for one in _SHORT), *_SHORT.values())
+
+# Of image-net.org: the development kit and the bounding boxes.
+_NO_IMAGES = ("ILSVRC2012_devkit", "ILSVRC2012_bbox")
+
+
+def is_compressed_tar(name: str) -> bool:
+    """Whether a file is named like the compressed archive of a class."""
+    return name.endswith(SUFFIXES) and not name.startswith((*_NO_IMAGES, "."))
+
+
+def plain_name(name: str) -> str:
+    """The name of the tar in a compressed one; other names as they are.
+
+    >>> plain_name("n1.tar.gz"), plain_name("n1.tgz"), plain_name("n1.zip")
+    ('n1.tar', 'n1.tar', 'n1.zip')
+    """
+    suffix = next((one for one in SUFFIXES if is_compressed_tar(name) and name.endswith(one)), None)
+    return name if suffix is None else f"{name.removesuffix(suffix)}.tar"
+
+
+def name_forms(name: str) -> Iterator[str]:
+    """Yields the names that a file may have: its own, and for a tar those of compressed ones."""
+    yield name
+    if name.endswith(".tar"):
+        yield from (name.removesuffix(".tar") + suffix for suffix in SUFFIXES)
+
+
+def by_plain_name(names: Iterable[str], where: str) -> dict[str, str]:
+    """The names of files by those that a dataset has.
+
+    Raises:
+        InputError: two archives have one name.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        other = found.setdefault(plain_name(name), name)
+        if other != name:
+            raise InputError(f"{where}: has both {other} and {name}; delete one of them")
+    return found
+
+
+_COMPRESSED = {
+    b"\x1f\x8b": ("gzip", "gunzip"),
+    b"BZh": ("bzip2", "bunzip2"),
+    b"\xfd7zXZ\0": ("xz", "unxz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"PK\x03\x04": ("zip", "unzip"),
+}
+
+
+def require_uncompressed(start: bytes, where: str) -> None:
+    """Checks the first bytes of an archive.
+
+    Raises:
+        InputError: they are those of a compressed file.
+    """
+    for magic, (format, program) in _COMPRESSED.items():
+        if start.startswith(magic):
+            raise InputError(
+                f"{where}: is compressed ({format}), and images are read in place, by "
+                f"offset; decompress it first by {program}"
+            )
+
 
 # Of the compressed and of the decompressed file.
 LARGEST_COMPRESSED, LARGEST = 1 << 30, 4 << 30
+
 _BLOCK = 1 << 20
+
 # A block of zstd may be a thousand times as large without compression.
 _ZSTD_BLOCK = 64 << 10
+
 MAGIC = 16
 """The first bytes of a file by which its format is known."""
 
