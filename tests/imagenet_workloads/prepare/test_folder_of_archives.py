@@ -11,8 +11,8 @@ import zstandard
 
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources import volume
-from imagenet_workloads.prepare.sources.source import Notes
 from support.development_kit import GROUND_TRUTH, META, WORDS, unpacked
 from support.image_trees import classes_of
 from support.image_trees import write_folder as write_files

@@ -12,8 +12,8 @@ import pytest
 from imagenet_workloads.commands import index, pack
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import plan as plans
+from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources import kinds as sources
-from imagenet_workloads.prepare.sources.source import Notes
 from support.development_kit import GROUND_TRUTH, META, WORDS, kit, unpacked
 from support.file_server import FileServer, Handler, basic
 from support.image_trees import UNLABELLED, classes_of

@@ -11,10 +11,11 @@ import pytest
 from imagenet_workloads.commands import pack
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.sources import archive_files, volume
-from imagenet_workloads.prepare.sources.parquet_file import ParquetFile, open_parquet
-from imagenet_workloads.prepare.sources.source import Notes
-from imagenet_workloads.prepare.sources.zip import ZipArchive
+from imagenet_workloads.prepare.containers import archive as archives
+from imagenet_workloads.prepare.containers.parquet import ParquetFile, open_parquet
+from imagenet_workloads.prepare.containers.zip import ZipArchive
+from imagenet_workloads.prepare.source import Notes
+from imagenet_workloads.prepare.sources import volume
 from imagenet_workloads.prepare.stores.blob import Blob
 from support.blobs import BytesBlob
 from support.file_server import FileServer
@@ -284,7 +285,7 @@ def test_a_large_deflated_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     content = hugging_face(rows(IMAGES), NAMES)
-    monkeypatch.setattr(archive_files, "LARGEST", len(content) - 1)
+    monkeypatch.setattr(archives, "LARGEST", len(content) - 1)
     for method, is_refused in ((zipfile.ZIP_DEFLATED, True), (zipfile.ZIP_STORED, False)):
         (tmp_path / "x.zip").write_bytes(zipped({"x.parquet": content}, method))
         if not is_refused:
@@ -302,7 +303,7 @@ def test_few_inflated_files_are_kept(tmp_path: Path) -> None:
     content = {f"{n}.parquet": hugging_face(rows(IMAGES), NAMES) for n in range(5)}
     blob = BytesBlob(zipped(content, zipfile.ZIP_DEFLATED))
     archive = ZipArchive(blob)
-    files = archive_files.FilesOfArchive(archive, list(archive.members()))
+    files = archives.FilesOfArchive(archive, list(archive.members()))
     before = open_files()
     opened = [files.open(name) for name in files.names]
     for one, expected in zip(opened, content.values(), strict=True):

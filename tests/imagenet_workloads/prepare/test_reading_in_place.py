@@ -10,8 +10,8 @@ import pytest
 
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.commands import index, pack
+from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources import kinds as sources
-from imagenet_workloads.prepare.sources.source import Notes
 from support.file_server import FileServer
 from support.parquet_files import hugging_face, rows
 from support.pictures import collection, jpeg, tar, write_tar_of_tars, zipped

@@ -9,8 +9,8 @@ import pytest
 
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources import volume
-from imagenet_workloads.prepare.sources.source import Notes
 from support import development_kit
 from support.development_kit import IDS, META, WORDS, unpacked
 from support.image_trees import (

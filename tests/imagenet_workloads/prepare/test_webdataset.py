@@ -6,8 +6,8 @@ import pytest
 
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources import volume
-from imagenet_workloads.prepare.sources.source import Notes
 from support.pictures import jpeg, tar, write_folder, zipped
 from support.preparation import prepare
 from support.shards import IMAGES, shard, split

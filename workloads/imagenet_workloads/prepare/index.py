@@ -40,14 +40,9 @@ from imagenet_workloads.prepare.kept_boxes import KeptBoxes
 from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images, reading
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan
 from imagenet_workloads.prepare.scan import Scan, scan
+from imagenet_workloads.prepare.source import Annotations, ReadingEstimate, Source, Validation
 from imagenet_workloads.prepare.sources import labels
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
-from imagenet_workloads.prepare.sources.source import (
-    Annotations,
-    ReadingEstimate,
-    Source,
-    Validation,
-)
 from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile, readable
 from imagenet_workloads.telemetry.preparation import PreparationRecorder

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files, heif
+from imagenet_workloads.prepare.entry_names import IMAGE_SUFFIXES
+from imagenet_workloads.prepare.source import Image, Notes, Source
 from imagenet_workloads.prepare.sources.layouts import lines
-from imagenet_workloads.prepare.sources.source import IMAGE_SUFFIXES, Image, Notes, Source
 
 _ROW = struct.Struct("<QQI")
 # Bytes to read for a row: its fixed part and nearly every name.

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from imagenet_workloads.prepare.containers.folder import FolderListing
+from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.folder import FolderListing
-from imagenet_workloads.prepare.sources.source import Notes
 from imagenet_workloads.prepare.stores import volume
 
 

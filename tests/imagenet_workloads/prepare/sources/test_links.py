@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.source import Image, Notes
 from imagenet_workloads.prepare.sources import labels, matlab, volume
-from imagenet_workloads.prepare.sources.source import Image, Notes
 from support.pictures import write_folder
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.entry_names import is_image
+from imagenet_workloads.prepare.source import Image, Notes, Source
 from imagenet_workloads.prepare.sources import volume
-from imagenet_workloads.prepare.sources.source import Image, Notes, Source, is_image
 from imagenet_workloads.prepare.stores.volume import File
 from support.pictures import (
     TIME,

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources.archive import Kind, Member
-from imagenet_workloads.prepare.sources.tar import (
+from imagenet_workloads.prepare.containers.archive import Kind, Member
+from imagenet_workloads.prepare.containers.tar import (
     BLOCK,
     Region,
     header_size,

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import WorkloadError
+from imagenet_workloads.prepare.containers.archive import Kind
+from imagenet_workloads.prepare.containers.zip import ZipArchive
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
+from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources import volume
-from imagenet_workloads.prepare.sources.archive import Kind
-from imagenet_workloads.prepare.sources.source import Notes
-from imagenet_workloads.prepare.sources.zip import ZipArchive
 from imagenet_workloads.prepare.stores.volume import File
 from support.blobs import BytesBlob
 from support.pictures import TIME, jpeg, tar, zipped

@@ -17,7 +17,7 @@ from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.sources import parquet
+from imagenet_workloads.prepare.containers import parquet
 from imagenet_workloads.prepare.sources.cache import (
     ABANDONED_SECONDS,
     CachedFile,

@@ -18,13 +18,7 @@ import numpy as np
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources.source import (
-    Image,
-    Notes,
-    Source,
-    Validation,
-    class_name_in,
-)
+from imagenet_workloads.prepare.source import Image, Notes, Source, Validation, class_name_in
 from imagenet_workloads.prepare.stores.blob import Blob, changed
 
 KINDS = ("CIFAR training images", "CIFAR test images")

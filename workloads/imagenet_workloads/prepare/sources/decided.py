@@ -17,13 +17,8 @@ import numpy as np
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.layouts import decide as decisions
-from imagenet_workloads.prepare.sources.layouts.choice import Choice
-from imagenet_workloads.prepare.sources.layouts.decide import FLAT, SAMPLES, Decision, Part
-from imagenet_workloads.prepare.sources.layouts.survey import Survey
-from imagenet_workloads.prepare.sources.layouts.words import TRAINING, VALIDATION
-from imagenet_workloads.prepare.sources.source import (
+from imagenet_workloads.prepare.entry_names import TRAINING, VALIDATION
+from imagenet_workloads.prepare.source import (
     Annotations,
     Image,
     Journal,
@@ -34,7 +29,12 @@ from imagenet_workloads.prepare.sources.source import (
     Source,
     Validation,
 )
-from imagenet_workloads.prepare.sources.tree_annotations import folder_of
+from imagenet_workloads.prepare.sources import tree as trees
+from imagenet_workloads.prepare.sources.layouts import decide as decisions
+from imagenet_workloads.prepare.sources.layouts.choice import Choice
+from imagenet_workloads.prepare.sources.layouts.decide import FLAT, SAMPLES, Decision, Part
+from imagenet_workloads.prepare.sources.layouts.survey import Survey
+from imagenet_workloads.prepare.sources.tree import annotations_folder
 from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 _log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class DecidedSource(Source):
     @property
     def own_annotations(self) -> Annotations | None:  # type: ignore[override]
         """The annotations beside the images of Kaggle's tree."""
-        folder = folder_of(self.decision.parts[TRAINING].of)
+        folder = annotations_folder(self.decision.parts[TRAINING].of)
         return None if folder is None else self._listing.annotations(folder)
 
     @property

@@ -8,14 +8,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.archive_layouts import FORMATS
-from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
+from imagenet_workloads.prepare import entry_names as trees
+from imagenet_workloads.prepare.containers.archives import FORMATS, ArchiveSet
+from imagenet_workloads.prepare.entry_names import is_hidden, is_image
 from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.layouts.choice import CIFAR, PARQUET, Choice
 from imagenet_workloads.prepare.sources.layouts.contents import Contents
-from imagenet_workloads.prepare.sources.layouts.survey import is_hidden
-from imagenet_workloads.prepare.sources.source import is_image
+from imagenet_workloads.prepare.sources.parquet_splits import splits_of_archives
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.volume import FilesOfFolder, unlistable
 
@@ -75,7 +74,10 @@ class FolderContents(Contents):
             return None
         files = FilesOfFolder(self._root, names, scratch)
         beside = sorted(set(self.others) - {*listed})
-        return DecidedSource(ArchiveSet(files, names, others=beside, choice=choice), choice)
+        return DecidedSource(
+            ArchiveSet(files, names, others=beside, splits=splits_of_archives(names, choice)),
+            choice,
+        )
 
 
 def _is_compressed(path: str) -> bool:

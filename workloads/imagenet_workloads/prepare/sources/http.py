@@ -16,6 +16,7 @@ from imagenet_workloads.clients.credentials import Credentials
 from imagenet_workloads.clients.http import AT_ONCE, Address, HttpClient, Login
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources import name_ranges, remote_archives
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import (
@@ -23,6 +24,11 @@ from imagenet_workloads.prepare.sources.cache import (
     CacheEntry,
     FileToFetch,
     cache_entry,
+)
+from imagenet_workloads.prepare.sources.kind import (
+    RemoteKind,
+    add_max_requests,
+    add_words_and_boxes,
 )
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import (
@@ -35,12 +41,6 @@ from imagenet_workloads.prepare.sources.remote_archives import (
     open_archives,
     open_planned_archives,
 )
-from imagenet_workloads.prepare.sources.remote_kind import (
-    RemoteKind,
-    add_max_requests,
-    add_words_and_boxes,
-)
-from imagenet_workloads.prepare.sources.source import Source, Validation
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
 from imagenet_workloads.prepare.stores.http import (
     CACHE_FIELD,

@@ -15,13 +15,13 @@ from imagenet_workloads.clients import kaggle
 from imagenet_workloads.clients.http import HttpClient
 from imagenet_workloads.clients.kaggle import Download
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import parquet, webdataset
+from imagenet_workloads.prepare.containers import parquet, samples
+from imagenet_workloads.prepare.source import Source
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import CacheEntry, FileToFetch, cache_entry
+from imagenet_workloads.prepare.sources.kind import RemoteKind, add_max_requests
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
-from imagenet_workloads.prepare.sources.remote_kind import RemoteKind, add_max_requests
-from imagenet_workloads.prepare.sources.source import Source
 from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, open_to_fetch
 
 _CACHE_FIELD = "source.kaggle.cache"
@@ -33,7 +33,7 @@ class KaggleKind(RemoteKind):
 
     name = "kaggle"
     options = "--kaggle-competition or --kaggle-dataset"
-    planned_as = (*KINDS, parquet.KIND, webdataset.KIND)
+    planned_as = (*KINDS, parquet.KIND, samples.KIND)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --kaggle-competition, --kaggle-dataset and what describes their files."""

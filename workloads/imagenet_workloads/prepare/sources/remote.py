@@ -6,8 +6,10 @@ from typing import Any
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import parquet, webdataset
-from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
+from imagenet_workloads.prepare.containers import parquet, samples
+from imagenet_workloads.prepare.containers.archives import ArchiveSet
+from imagenet_workloads.prepare.source import Source, Validation
+from imagenet_workloads.prepare.sources import parquet_splits
 from imagenet_workloads.prepare.sources.archives import (
     IN_ARCHIVE,
     open_archive,
@@ -17,7 +19,6 @@ from imagenet_workloads.prepare.sources.archives import (
 from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.layouts.choice import VALIDATION_ALONE, Choice
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
-from imagenet_workloads.prepare.sources.source import Source, Validation
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import Blob
 from imagenet_workloads.prepare.stores.remote import (
@@ -72,7 +73,7 @@ def _open_file(
 ) -> Source:
     """Opens a Parquet file or an archive."""
     if parquet.is_parquet(blob):
-        return parquet.open_file(_single(blob), within, choice)
+        return parquet_splits.open_file(_single(blob), within, choice)
     name = blob.version.where.rpartition("/")[2]
     return _remote(open_archive(_reading(blob), within, choice, name), blob, allowed)
 
@@ -89,7 +90,7 @@ def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Sour
         InputError: its layout is unknown.
     """
     if not is_flat and parquet.is_parquet(blob):
-        source = parquet.open_file(_single(blob), None)
+        source = parquet_splits.open_file(_single(blob), None)
         source.plan_fields = {"option": option}
         return source
     window = _reading(blob)
@@ -111,7 +112,7 @@ def open_remote_planned(planned: Fields, blob: RemoteBlob, within: str | None) -
     """
     if planned.text("kind") == parquet.KIND and not planned.has(IN_ARCHIVE):
         return parquet.open_planned(planned, _single(blob))
-    if planned.text("kind") == webdataset.KIND:
+    if planned.text("kind") == samples.KIND:
         return ArchiveSet(_single(blob), (), planned.object("version"))
     try:
         _require_version(planned, blob.version)

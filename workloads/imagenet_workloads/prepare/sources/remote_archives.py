@@ -2,19 +2,20 @@
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import archive_set, parquet, webdataset
-from imagenet_workloads.prepare.sources.archive_layouts import FORMATS
-from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
+from imagenet_workloads.prepare.containers import archives, parquet, samples
+from imagenet_workloads.prepare.containers.archives import FORMATS, ArchiveSet
+from imagenet_workloads.prepare.source import Source
+from imagenet_workloads.prepare.sources import parquet_splits
 from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.layouts.choice import PARQUET, Choice
 from imagenet_workloads.prepare.sources.layouts.contents import Contents
+from imagenet_workloads.prepare.sources.parquet_splits import splits_of_archives
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
-from imagenet_workloads.prepare.sources.source import Source
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.remote import RemoteFiles, limit
 
 _SUFFIXES = (".tar", ".zip", parquet.SUFFIX)
-KINDS = (*archive_set.KINDS, webdataset.KIND, parquet.KIND)
+KINDS = (*archives.KINDS_OF_SETS, samples.KIND, parquet.KIND)
 
 
 def is_archive(name: str) -> bool:
@@ -45,10 +46,11 @@ def open_archives(
             held.add(name, FORMATS)
         source = None
         if held.layout(choice or Choice()) == PARQUET:
-            source = parquet.open_files(files, choice)
+            source = parquet_splits.open_files(files, choice)
         if source is None:
             others = [name for name in files.names if name not in {*held.archives}]
-            archives = ArchiveSet(files, held.archives, others=others, choice=choice)
+            splits = splits_of_archives(held.archives, choice or Choice())
+            archives = ArchiveSet(files, held.archives, others=others, splits=splits)
             source = DecidedSource(archives, choice)
             if allowed is not None:
                 source.listing, source.packing = limited_estimates(source, allowed)

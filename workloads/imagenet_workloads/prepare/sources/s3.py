@@ -9,8 +9,16 @@ from imagenet_workloads import arguments as types
 from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, address_of, open_bucket
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import matlab, parquet, remote_archives
-from imagenet_workloads.prepare.sources import tree as trees
+from imagenet_workloads.prepare import entry_names as trees
+from imagenet_workloads.prepare.containers import parquet
+from imagenet_workloads.prepare.containers.folder import (
+    S3FlatFolder,
+    S3Folder,
+    S3Reader,
+    open_prefix,
+)
+from imagenet_workloads.prepare.source import Source, Validation
+from imagenet_workloads.prepare.sources import matlab, parquet_splits, remote_archives
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import (
     CachedLabels,
@@ -20,6 +28,11 @@ from imagenet_workloads.prepare.sources.cache import (
 )
 from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
 from imagenet_workloads.prepare.sources.decided import DecidedSource
+from imagenet_workloads.prepare.sources.kind import (
+    RemoteKind,
+    add_max_requests,
+    add_words_and_boxes,
+)
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import (
     is_of_option,
@@ -31,18 +44,6 @@ from imagenet_workloads.prepare.sources.remote_archives import (
     open_archives,
     open_planned_archives,
 )
-from imagenet_workloads.prepare.sources.remote_kind import (
-    RemoteKind,
-    add_max_requests,
-    add_words_and_boxes,
-)
-from imagenet_workloads.prepare.sources.s3_objects import (
-    S3FlatFolder,
-    S3Folder,
-    S3Reader,
-    open_prefix,
-)
-from imagenet_workloads.prepare.sources.source import Source, Validation
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
 from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, limit
 from imagenet_workloads.prepare.stores.s3 import S3Blob, S3Labels
@@ -225,7 +226,7 @@ def _names_to_fetch(parsed: Namespace) -> Sequence[str]:
             f"{address_of(parsed.s3_bucket, parsed.s3_prefix)}: only archives are stored, and it "
             "has none, or folders beside them; remove cache, or write another prefix"
         )
-    return parquet.names_to_read(names) or names
+    return parquet_splits.names_to_read(names) or names
 
 
 def _key_below(parsed: Namespace, name: str) -> str:

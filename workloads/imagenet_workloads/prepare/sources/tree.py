@@ -6,21 +6,40 @@ its validation images, and image-net.org a development kit.
 
 from collections.abc import Callable, Iterator, Sequence
 
+from imagenet_workloads.prepare.entry_names import join
 from imagenet_workloads.prepare.sources import matlab
 from imagenet_workloads.prepare.stores.blob import LabelFile
 
+_IMAGES, _BOXES = ("Data", "CLS-LOC"), ("Annotations", "CLS-LOC")
+
+
+def annotations_folder(training: str) -> str | None:
+    """The folder with the annotations of a tree; None if it is not Kaggle's.
+
+    Args:
+        training: the folder of the training images.
+    """
+    *above, data, task, _ = ("", "", *training.split("/"))
+    return "/".join((*above[2:], *_BOXES)) if (data, task) == _IMAGES else None
+
+
 # Where Kaggle's ILSVRC has its splits.
 _KAGGLE = ("ILSVRC", "Data", "CLS-LOC")
+
 # The labels of ILSVRC2012's development kit; their folder has its words.
 _KIT_FILES = (
     "ILSVRC2012_validation_ground_truth.txt",
     "data/ILSVRC2012_validation_ground_truth.txt",
     "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt",
 )
+
 LABEL_FILES = ("LOC_val_solution.csv", *_KIT_FILES)
+
 WORDS_FILES = ("LOC_synset_mapping.txt", "words.txt")
+
 # Tiny ImageNet's, in its folder of validation images.
 ANNOTATIONS = "val_annotations.txt"
+
 LABEL_FILE_NAMES = frozenset(
     (
         *(name.rpartition("/")[2] for name in LABEL_FILES),
@@ -29,13 +48,12 @@ LABEL_FILE_NAMES = frozenset(
         matlab.FILE_NAME,
     )
 )
+
 UNLABELLED = (
     "its images are in no class folders, and their label file is missing; put "
     f"{LABEL_FILES[0]} or {_KIT_FILES[0]} above them, or write a label file by --validation-labels "
     "(validation.labels), and these images by --validation-source (validation.path)"
 )
-# The suffixes of files that may be tables of labels.
-TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".mat")
 
 OpenFile = Callable[[str], LabelFile | None]
 """Opens a file of a source by its path; None if there is none."""
@@ -68,11 +86,6 @@ def kaggle_root(parts: Sequence[str]) -> int:
         if tuple(parts[-count:]) == _KAGGLE[:count]:
             return count
     return 0
-
-
-def join(*parts: str) -> str:
-    """A path of parts, of which any may be empty."""
-    return "/".join(part for part in parts if part)
 
 
 def above(file: OpenFile, folder: str, names: Sequence[str]) -> LabelFile | None:

@@ -11,17 +11,18 @@ from imagenet_workloads import arguments as types
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import archives, cifar, folder, parquet, webdataset
+from imagenet_workloads.prepare.containers import folder, parquet, samples
+from imagenet_workloads.prepare.containers.archives import FLAT, ArchiveSet
+from imagenet_workloads.prepare.containers.archives import KINDS_OF_SETS as KINDS_OF_FOLDERS
+from imagenet_workloads.prepare.containers.folder import FlatFolder, FolderListing, FolderReader
+from imagenet_workloads.prepare.source import Source, Validation
+from imagenet_workloads.prepare.sources import archives, cifar, parquet_splits
 from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.archive_layouts import FLAT
-from imagenet_workloads.prepare.sources.archive_set import KINDS as KINDS_OF_FOLDERS
-from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
 from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.folder import FlatFolder, FolderListing, FolderReader
 from imagenet_workloads.prepare.sources.folder_of_archives import FolderContents
+from imagenet_workloads.prepare.sources.kind import SourceKind
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.layouts.choice import Choice
-from imagenet_workloads.prepare.sources.source import Source, SourceKind, Validation
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import Blob, changed
 from imagenet_workloads.prepare.stores.compressed import decompressed
@@ -52,7 +53,7 @@ def open_source(
     choice = choice or Choice()
     if not regular_files.is_folder(path):
         if _is_parquet(path):
-            return parquet.open_file(_files_of(path), within, choice)
+            return parquet_splits.open_file(_files_of(path), within, choice)
         name = compressed.plain_name(path.name)
         return archives.open_archive(_open_blob(path, scratch), within, choice, name)
     if within is not None:
@@ -63,7 +64,7 @@ def open_source(
         (folder,) = found.cifar_folders()
         return _open_cifar(path, folder)
     if layout == choices.PARQUET:
-        source = parquet.open_files(FilesOfFolder(path, sorted(found.parquet)), choice)
+        source = parquet_splits.open_files(FilesOfFolder(path, sorted(found.parquet)), choice)
         assert source is not None
         return source
     opened = None if found.has_folders else found.open_archives(scratch, choice)
@@ -141,7 +142,7 @@ class VolumeKind(SourceKind):
     options = "--source"
     planned_as = (
         *(folder.KIND, folder.FLAT, *KINDS_OF_FOLDERS),
-        *(webdataset.KIND, parquet.KIND, *archives.KINDS),
+        *(samples.KIND, parquet.KIND, *archives.KINDS),
     )
 
     def add_index_options(self, parser: ArgumentParser) -> None:
@@ -232,7 +233,7 @@ class VolumeKind(SourceKind):
         if kind == parquet.KIND and not planned.has(archives.IN_ARCHIVE):
             root = path if is_folder else path.parent
             return parquet.open_planned(planned, FilesOfFolder(root, ()))
-        if kind == webdataset.KIND or (kind in KINDS_OF_FOLDERS and is_folder):
+        if kind == samples.KIND or (kind in KINDS_OF_FOLDERS and is_folder):
             files = FilesOfFolder(path, (), parsed.data)
             return ArchiveSet(files, (), within=within or "")
         if not is_folder:

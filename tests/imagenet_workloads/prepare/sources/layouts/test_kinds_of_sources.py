@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare import entry_names
+from imagenet_workloads.prepare.entry_names import TEST, TRAINING, UNLABELLED, VALIDATION
+from imagenet_workloads.prepare.source import Notes, class_name_in
 from imagenet_workloads.prepare.sources import labels, volume
-from imagenet_workloads.prepare.sources.layouts import words
-from imagenet_workloads.prepare.sources.source import Notes, class_name_in
 from imagenet_workloads.prepare.stores.compressed import chunks
 from support.blobs import BytesBlob
 from support.image_trees import write_folder
@@ -34,14 +35,14 @@ def counted(path: Path) -> dict[str, int]:
 
 def test_a_name_s_words_say_its_split() -> None:
     named = {
-        words.TRAINING: "train training trainset train_images TrainingData train2017 images-train",
-        words.VALIDATION: "val valid validation dev val_set ValidationData validation-images",
-        words.TEST: "test testing Test eval test1 test_data testset",
-        words.UNLABELLED: "pred unlabeled unlabelled_images",
+        TRAINING: "train training trainset train_images TrainingData train2017 images-train",
+        VALIDATION: "val valid validation dev val_set ValidationData validation-images",
+        TEST: "test testing Test eval test1 test_data testset",
+        UNLABELLED: "pred unlabeled unlabelled_images",
         "": "trains train_val2019 trainval n01440764 test-multiple_fruits my_train latest devices",
     }
     for split, names in named.items():
-        assert {words.split_of(name) for name in names.split()} == {split}, split
+        assert {entry_names.split_of(name) for name in names.split()} == {split}, split
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_a_name_s_words_say_its_split() -> None:
     ],
 )
 def test_siblings_say_their_splits(names: str, splits: str) -> None:
-    assert list(words.splits(names.split()).values()) == splits.split(" ")
+    assert list(entry_names.splits(names.split()).values()) == splits.split(" ")
 
 
 @pytest.mark.parametrize("suffix", ["cls", "txt", "target", "label", "json"])

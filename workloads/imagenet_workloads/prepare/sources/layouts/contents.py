@@ -9,13 +9,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.containers import parquet
+from imagenet_workloads.prepare.entry_names import is_image
 from imagenet_workloads.prepare.sources import cifar
 from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.layouts.choice import Choice
-from imagenet_workloads.prepare.sources.source import is_image
 from imagenet_workloads.prepare.stores.blob import readable
 
-PARQUET = ".parquet"
 # Of Hugging Face's imagefolder: a table about the images beside it.
 _METADATA = "metadata.parquet"
 # The download of CIFAR, which may lie beside what was unpacked from it.
@@ -58,7 +58,7 @@ class Contents:
         folder, _, name = path.rpartition("/")
         if is_image(path):
             self.image = self.image or path
-        elif name.endswith(PARQUET):
+        elif name.endswith(parquet.SUFFIX):
             self.parquet.append(path)
         elif name in cifar.FILES:
             self.of_cifar.setdefault(folder, set()).add(name)
@@ -76,8 +76,8 @@ class Contents:
             InputError: it holds several, or not what was chosen.
         """
         folders = self.cifar_folders()
-        parquet = [one for one in self.parquet if not self.image or not one.endswith(_METADATA)]
-        found = {choices.CIFAR: bool(folders), choices.PARQUET: bool(parquet)}
+        files = [one for one in self.parquet if not self.image or not one.endswith(_METADATA)]
+        found = {choices.CIFAR: bool(folders), choices.PARQUET: bool(files)}
         if choice.layout in found:
             if not found[choice.layout]:
                 raise InputError(

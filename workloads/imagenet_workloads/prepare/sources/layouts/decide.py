@@ -12,14 +12,21 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.entry_names import (
+    TEST,
+    TRAINING,
+    UNLABELLED,
+    VALIDATION,
+    splits,
+    words,
+)
+from imagenet_workloads.prepare.source import class_name_in
 from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.sources.layouts import choice as choices
-from imagenet_workloads.prepare.sources.layouts import find_tables, lines, tables, words
+from imagenet_workloads.prepare.sources.layouts import find_tables, lines, tables
 from imagenet_workloads.prepare.sources.layouts.choice import Choice
 from imagenet_workloads.prepare.sources.layouts.selection import Selection
 from imagenet_workloads.prepare.sources.layouts.survey import Node, Survey
-from imagenet_workloads.prepare.sources.layouts.words import TEST, TRAINING, UNLABELLED, VALIDATION
-from imagenet_workloads.prepare.sources.source import class_name_in
 from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 # How the images of a split get their classes.
@@ -358,7 +365,7 @@ class _Judge:
     def _split_level(self, node: Node) -> tuple[Node, Mapping[str, str]] | None:
         """The folder whose folders are splits, and the split of each; None without one."""
         while True:
-            found = words.splits(node.below)
+            found = splits(node.below)
             kinds = {*found.values()} - {""}
             if TRAINING in kinds and len(kinds) > 1:
                 return node, found
@@ -643,8 +650,8 @@ class _Judge:
             return
         self._require_no_variants(classes)
         self._require_no_letters(classes)
-        if all(set(words.words(name)) <= _NO_CLASSES and words.words(name) for name in names):
-            pictures = [one for one in classes if set(words.words(one.name)) & _PICTURES]
+        if all(set(words(name)) <= _NO_CLASSES and words(name) for name in names):
+            pictures = [one for one in classes if set(words(one.name)) & _PICTURES]
             (first, *_) = pictures or classes
             raise self._refused(
                 f"{_listed(sorted(names))} are no classes by their names; name the folder of the "

@@ -8,25 +8,15 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import tree as trees
+from imagenet_workloads.prepare.entry_names import TABLES, is_hidden
 from imagenet_workloads.prepare.sources.layouts.contents import Contents
 from imagenet_workloads.prepare.stores.blob import LabelFile
 
-# Entries of a file system that are not the user's data, besides those that begin with a dot.
-_SYSTEM = frozenset((
-    "lost+found", "__MACOSX", "$RECYCLE.BIN", "System Volume Information", "@eaDir", "#recycle",
-))  # fmt: skip
 # More tables than these are annotations of single images.
 _MOST_TABLES, _MOST_OF_A_FOLDER = 1000, 40
+
 # With more folders, images count for the folder above theirs.
 MOST_FOLDERS = 500_000
-
-
-def is_hidden(path: str) -> bool:
-    """Whether a part of a path is a hidden name, or one of a system's own."""
-    return any(
-        (part.startswith(".") and part != ".") or part in _SYSTEM for part in path.split("/")
-    )
 
 
 @dataclass(slots=True, eq=False)
@@ -172,7 +162,7 @@ class Survey:
     def add_file(self, path: str) -> None:
         """Adds a file that is no image, if it may be a table or hold images."""
         self.contents.add(path)
-        if not path.lower().endswith(trees.TABLES) or len(self.tables) >= _MOST_TABLES:
+        if not path.lower().endswith(TABLES) or len(self.tables) >= _MOST_TABLES:
             return
         folder = path.rpartition("/")[0]
         number = self._of_folder[folder] = self._of_folder.get(folder, 0) + 1

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources.source import IMAGE_SUFFIXES
+from imagenet_workloads.prepare.entry_names import IMAGE_SUFFIXES
 from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 # Headings of classes, those that say most first: letters and digits in lower case.

@@ -1,11 +1,47 @@
-"""Names of folders and files as words, and which of them name a split.
+"""What the names of files and folders say, wherever these lie: one rule for all containers.
 
-A word names a split if it is all of a name, or the last word before the number in the name of an
-archive or Parquet file, or if a sibling has the same name with another split's word.
+A name may be that of an image, of something hidden, of a table of labels, or of a split. A word
+names a split if it is all of a name, or the last word before the number in the name of an archive
+or Parquet file, or if a sibling has the same name with another split's word.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+
+# The formats of OpenCV, libjpeg and libheif. Other files are ignored and counted.
+IMAGE_SUFFIXES = frozenset(
+    (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".heic", ".heif")
+)
+
+
+def is_image(name: str) -> bool:
+    """Whether a path's last part is an image's name; that of a hidden file is not."""
+    base = name.rpartition("/")[2]
+    stem, dot, suffix = base.rpartition(".")
+    return bool(dot and stem) and base[0] != "." and f".{suffix.lower()}" in IMAGE_SUFFIXES
+
+
+# Entries of a file system that are not the user's data, besides those that begin with a dot.
+_SYSTEM = frozenset((
+    "lost+found", "__MACOSX", "$RECYCLE.BIN", "System Volume Information", "@eaDir", "#recycle",
+))  # fmt: skip
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a part of a path is a hidden name, or one of a system's own."""
+    return any(
+        (part.startswith(".") and part != ".") or part in _SYSTEM for part in path.split("/")
+    )
+
+
+# The suffixes of files that may be tables of labels.
+TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".mat")
+
+
+def join(*parts: str) -> str:
+    """A path of parts, of which any may be empty."""
+    return "/".join(part for part in parts if part)
+
 
 TRAINING, VALIDATION, TEST, UNLABELLED = "training", "validation", "test", "unlabelled"
 
@@ -16,13 +52,17 @@ _SPLITS = {
     **dict.fromkeys(("pred", "predict", "prediction", "predictions"), UNLABELLED),
     **dict.fromkeys(("unlabeled", "unlabelled", "unlabel", "unsup", "unsupervised"), UNLABELLED),
 }
+
 # Beside a split's word, these say nothing.
 _FILLERS = frozenset((
     "set", "sets", "data", "dataset", "datasets", "image", "images", "img", "imgs", "jpg", "jpeg",
     "jpegs", "split", "picture", "pictures", "photos", "folder",
 ))  # fmt: skip
+
 _ARCHIVE = re.compile(r"\.(?:tar|zip|parquet|tgz|tbz2|txz|tzst|tar\.[a-z0-9]+)$")
+
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+")
+
 # The number of a file, as 0001, 00000-of-00002, or 00000-of-00001-ab12cd34.
 _NUMBER = re.compile(r"(?:[-_.]?\d+(?:[-_]of[-_]\d+)?(?:-[0-9a-f]{8,16})?)?$")
 
@@ -70,7 +110,7 @@ def split_of_file(name: str) -> str:
     return _SPLITS.get(found[-1], "") if found else ""
 
 
-def is_archive(name: str) -> bool:
+def is_archive_name(name: str) -> bool:
     """Whether a name is that of an archive or Parquet file."""
     return _ARCHIVE.search(name) is not None
 
@@ -85,7 +125,8 @@ def splits(names: Iterable[str]) -> Mapping[str, str]:
     """
     every = list(names)
     found = {
-        name: split_of(_ARCHIVE.sub("", name)) or (split_of_file(name) if is_archive(name) else "")
+        name: split_of(_ARCHIVE.sub("", name))
+        or (split_of_file(name) if is_archive_name(name) else "")
         for name in every
     }
     by_frame: dict[Sequence[str], dict[str, str]] = {}

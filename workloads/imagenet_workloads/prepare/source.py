@@ -1,28 +1,22 @@
-"""The interface of sources for index and pack: kinds with their options, and lists of images.
+"""The interface of sources for index and pack: lists of images, each of which can be read.
 
-Nothing here assumes a file. A source lists images and reads ranges of bytes from a `Blob`.
+Nothing here assumes a file. A container gives a `Listing` of its images by their paths; a layout
+makes a `Source` of it, whose images have classes and splits.
 """
 
 import re
 from abc import ABC, abstractmethod
-from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from imagenet_workloads.dataset import Dataset
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
+from imagenet_workloads.prepare.stores.blob import LabelFile
 from imagenet_workloads.prepare.stores.remote import Limit
-
-# The formats of OpenCV, libjpeg and libheif. Other files are ignored and counted.
-IMAGE_SUFFIXES = frozenset(
-    (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".heic", ".heif")
-)
 
 # In a class's name: control characters, ends of lines, replaced bytes, and what turns text around.
 _FORBIDDEN = re.compile(
@@ -377,83 +371,6 @@ class Validation:
 
     source: Source
     labels: Path | LabelFile | None
-
-
-class SourceKind(ABC):
-    """A kind of source: its options, and how it is opened. `sources.KINDS` lists them.
-
-    Parsers import the modules of all kinds, so a module imports OpenCV only in functions.
-
-    Attributes:
-        name: in an ImageNetJob, the field of spec.dataset.source.
-        options: its options in messages, such as `--source`.
-        planned_as: the `kind` in plans of each source that it opens.
-    """
-
-    name: ClassVar[str]
-    options: ClassVar[str]
-    planned_as: ClassVar[tuple[str, ...]]
-
-    @abstractmethod
-    def add_index_options(self, parser: ArgumentParser) -> None:
-        """Adds the options by which imagenet-index opens a source."""
-
-    def add_pack_options(self, parser: ArgumentParser) -> None:  # noqa: B027
-        """Adds the options by which imagenet-pack opens it again, if it needs any."""
-
-    @abstractmethod
-    def is_given(self, parsed: Namespace) -> bool:
-        """Whether any option names a source of this kind."""
-
-    def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether an option of imagenet-pack names one; true if its plan needs no option."""
-        return True
-
-    def mistake(self, parsed: Namespace) -> str | None:
-        """The mistake in the combination of options; None without one."""
-        return None
-
-    @abstractmethod
-    def open(self, parsed: Namespace) -> Source:
-        """Opens the source in the options of imagenet-index.
-
-        Raises:
-            InputError: the source does not exist, or its layout is unknown.
-        """
-
-    def open_validation(self, parsed: Namespace) -> Validation | None:
-        """Opens the validation images in the options of imagenet-index; None without any."""
-        return None
-
-    def class_words(self, parsed: Namespace) -> LabelFile | None:
-        """The file of the source with the words of the classes; None if no option names one."""
-        return None
-
-    def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
-        """What opens each archive of annotations that an option names.
-
-        Each raises an `InputError` if there is no such archive.
-        """
-        return ()
-
-    @abstractmethod
-    def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
-        """Opens a source again for imagenet-pack.
-
-        Args:
-            planned: from `Source.to_document`.
-            parsed: the options of imagenet-pack.
-
-        Raises:
-            InputError: an option is missing, or the source differs from the plan.
-        """
-
-
-def is_image(name: str) -> bool:
-    """Whether a path's last part is an image's name; that of a hidden file is not."""
-    base = name.rpartition("/")[2]
-    stem, dot, suffix = base.rpartition(".")
-    return bool(dot and stem) and base[0] != "." and f".{suffix.lower()}" in IMAGE_SUFFIXES
 
 
 def _suffix(name: str) -> str:

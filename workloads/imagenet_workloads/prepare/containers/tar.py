@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.sources.archive import Kind, Member
+from imagenet_workloads.prepare.containers.archive import Kind, Member
 from imagenet_workloads.prepare.stores.blob import Blob, Part, changed, readable
 
 BLOCK = 512
+
 NANOSECONDS = 10**9
+
 # A path or pax record longer than this is damage, not a name.
 LONGEST_EXTENSION = 1 << 20
 
@@ -55,12 +57,16 @@ _KINDS = {
     b"V": Kind.OTHER,
     b"M": Kind.OTHER,
 }
+
 _EXTENSIONS = frozenset((b"L", b"K", b"x", b"X", b"g"))
 
 _OCTAL = re.compile(rb"[0-7]*")
+
 # No archive has so many bytes, and no clock so many seconds.
 _DIGITS = 24
+
 _COUNT = re.compile(rb"[0-9]{1,%d}" % _DIGITS)
+
 _SECONDS = re.compile(rb"(-?)([0-9]{1,%d})(?:\.([0-9]*))?" % _DIGITS)
 
 
@@ -92,6 +98,9 @@ class TarArchive:
     def part(self, member: Member) -> Part:
         """A member that is an archive."""
         return Part(self.blob, member.name, member.offset, member.size)
+
+    def inflated(self, member: Member) -> None:
+        """None: no member is compressed."""
 
 
 @dataclass
@@ -197,7 +206,6 @@ def _extend(override: _Override, kind: bytes, data: bytes, region: Region, posit
     elif kind in (b"x", b"X"):
         for keyword, value in _pax_records(data, region, position):
             _extend_by_record(override, keyword, value, region, position)
-    # K names a link's target. g sets defaults for all members, never a path or size of an image.
 
 
 def _extend_by_record(

@@ -1,26 +1,48 @@
-"""One Parquet file, read by pyarrow: its footer, and the labels and images of a row group.
+"""Parquet files with an image and a label column, as Hugging Face's datasets library writes them.
 
-The image column holds bytes, or a struct with `bytes`, as Hugging Face writes it. The label column
-holds names, or numbers whose names are in Hugging Face's metadata.
+A file is read by row groups: index reads the labels, pack the images of the row groups that its
+shard needs. An image has no place of its own in a file: its `offset` is its row. The image column
+holds bytes, or a struct with `bytes`, as Hugging Face writes it. The label column holds names, or
+numbers whose names are in Hugging Face's metadata.
 """
 
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.stores.blob import Blob, readable
+from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.in_order import map_in_order
+from imagenet_workloads.prepare.source import Image, Location, Notes, Source, class_name_in
+from imagenet_workloads.prepare.stores.blob import Blob, FileSet, changed, readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+
+KIND = "Parquet"
+
+SUFFIX = ".parquet"
+
+MAGIC = b"PAR1"
+
+# Row groups are megabytes: a few at a time use the network fully.
+_MOST_AT_ONCE = 4
+
+
 IMAGE_COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp")
+
 LABEL_COLUMNS = ("label", "labels", "cls", "class", "class_name", "fine_label", "target")
 
 _BYTES = "bytes"
@@ -330,3 +352,196 @@ def _chosen(
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(readable(name) for name in names[:20]) or "none"
+
+
+# The bytes that are kept, beyond the row group that is in use.
+MOST_BYTES = 512 << 20
+
+GroupKey = tuple[str, int]
+
+
+class RowGroups:
+    """The image columns of a few row groups; may be used from several threads."""
+
+    def __init__(self, most: int) -> None:
+        """Keeps nothing yet.
+
+        Args:
+            most: the row groups that are kept, at least 1.
+        """
+        self._most = most
+        self._kept: OrderedDict[GroupKey, Future[pa.ChunkedArray]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: GroupKey, read: Callable[[], "pa.ChunkedArray"]) -> "pa.ChunkedArray":
+        """Returns a row group, which one thread reads while others wait for it.
+
+        Args:
+            key: its file and number.
+            read: reads it.
+        """
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                mine = self._kept[key] = Future()
+            self._kept.move_to_end(key)
+        if found is not None:
+            return found.result()
+        try:
+            mine.set_result(read())
+        except BaseException as error:
+            with self._lock:
+                self._kept.pop(key, None)
+            mine.set_exception(error)
+            raise
+        with self._lock:
+            self._drop()
+        return mine.result()
+
+    def _drop(self) -> None:
+        """Drops the oldest row groups, but never the newest."""
+        sizes = {key: one.result().nbytes for key, one in self._kept.items() if one.done()}
+        while len(sizes) > 1 and (len(sizes) > self._most or sum(sizes.values()) > MOST_BYTES):
+            oldest = next(iter(sizes))
+            del sizes[oldest], self._kept[oldest]
+
+
+class Parquet(Source):
+    """The images of some Parquet files.
+
+    The checksum of an image in a scan is a number made of its file's tag: with the row it makes the
+    key of the dataset.
+
+    Attributes:
+        left_out: the number of files of other splits, which are not read, by the rule that says so,
+            with the path of one.
+    """
+
+    kind = KIND
+    reads_in_order = True
+
+    def __init__(self, files: FileSet, names: Sequence[str], planned: Fields | None = None) -> None:
+        """Opens nothing yet.
+
+        Args:
+            files: with the Parquet files; it is closed with the source.
+            names: of the files to list, in order.
+            planned: the tags of the files, as `version` has them; None before index.
+        """
+        self.where = files.where if len(names) != 1 else f"{files.where}/{names[0]}"
+        self.reads_at_once = min(files.reads_at_once, _MOST_AT_ONCE)
+        self._files = files
+        self._names = names
+        self._planned = planned
+        self._opened: dict[str, ParquetFile] = {}
+        self._tags: dict[str, str] = {}
+        self.version = {"files": self._tags}
+        self.left_out: Mapping[str, tuple[int, str]] = {}
+        self._groups = RowGroups(self.reads_at_once)
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images in the order of the files and rows."""
+        notes.left_out.update(self.left_out)
+        self._share_class_names()
+        groups = (
+            (number, name, group)
+            for number, name in enumerate(self._names)
+            for group in range(self._open(name).groups)
+        )
+
+        def listed(one: tuple[int, str, int]) -> tuple[int, list[Image]]:
+            number, name, group = one
+            return number, self._images(name, group)
+
+        for number, images in map_in_order(listed, groups, self.reads_at_once):
+            notes.share = number / len(self._names)
+            yield from images
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image; its row group stays in memory for the next ones."""
+        del size
+        path, group = self._group_of(name, offset)
+        file = self._open(path)
+        row = offset - file.starts[group]
+        if row >= file.rows(group):
+            raise changed(file.where, f"has no row {offset}")
+        column = self._groups.get((path, group), partial(self._read_group, path, group))
+        image = column[row].as_py()
+        # A row without an image is a damaged one.
+        return b"" if image is None else bytes(image)
+
+    def requests_to_read(self, locations: Iterable[Location]) -> tuple[int, int]:
+        """One request for each row group in which the shard has an image."""
+        groups = {self._group_of(location.name, location.offset) for location in locations}
+        opened = [(self._open(name), group) for name, group in groups]
+        return len(groups), sum(file.rows(group) * file.row_bytes for file, group in opened)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._files.close()
+
+    def _group_of(self, name: str, row: int) -> tuple[str, int]:
+        """The file of an image, and its row group."""
+        path = name.rpartition("/")[0]
+        return path, bisect_right(self._open(path).starts, row) - 1
+
+    def _read_group(self, name: str, group: int) -> "pa.ChunkedArray":
+        with closing(self._files.open(name)) as blob:
+            return self._open(name).images(group, blob)
+
+    def _images(self, name: str, group: int) -> list[Image]:
+        """The images of a row group; their sizes are the file's mean."""
+        file = self._open(name)
+        checksum = int(hashlib.sha256(self._tags[name].encode()).hexdigest()[:15], 16)
+        with closing(self._files.open(name)) as blob:
+            labels = file.labels(group, blob)
+        start = file.starts[group]
+        return [
+            Image(
+                class_name_in(label, file.where), f"{name}/{row:09}", row, file.row_bytes, checksum
+            )
+            for row, label in enumerate(labels, start)
+        ]
+
+    def _share_class_names(self) -> None:
+        """Gives the names of the labels in some files to those that have none.
+
+        Raises:
+            InputError: two files have different names.
+        """
+        opened = {name: self._open(name) for name in self._names}
+        named = {file.class_names: name for name, file in opened.items() if file.class_names}
+        if len(named) > 1:
+            (_, one), (_, other), *_ = named.items()
+            raise InputError(
+                f"{self.where}: {one} and {other} name their labels differently in their metadata; "
+                "write the files again by one version of the dataset"
+            )
+        for name, file in opened.items():
+            if named and not file.class_names:
+                self._opened[name] = replace(file, class_names=next(iter(named)))
+
+    def _open(self, name: str) -> ParquetFile:
+        """Reads the footer of a file, once."""
+        if name not in self._opened:
+            with closing(self._files.open(name)) as blob:
+                file = open_parquet(blob)
+                # The ETag decides, and on a volume the footer.
+                tag = self._files.tag(name) or digest(blob)
+            planned = self._planned
+            if planned is not None and planned.has(name) and planned.text(name) != tag:
+                raise changed(file.where, "is another file")
+            # Two threads may have read it: the result is the same.
+            self._tags[name], self._opened[name] = tag, file
+        return self._opened[name]
+
+
+def is_parquet(blob: Blob) -> bool:
+    """Whether a file begins like one of Parquet."""
+    return blob.read(0, len(MAGIC)) == MAGIC
+
+
+def open_planned(planned: Fields, files: FileSet) -> Source:
+    """Opens the files of a plan again for pack."""
+    tags = planned.object("version").object("files")
+    return Parquet(files, tuple(tags.values), tags)
