@@ -4,8 +4,8 @@ import re
 
 from imagenet_operator.api import dataset_status
 from imagenet_operator.api.sources import SOURCES
+from imagenet_workloads.prepare.layouts import decide as decisions
 from imagenet_workloads.prepare.sources.kinds import KINDS
-from imagenet_workloads.prepare.sources.layouts import decide
 from support.pod_subset import REPOSITORY
 
 PACKAGES = (
@@ -21,7 +21,7 @@ def test_every_kind_is_registered_on_both_sides() -> None:
 
 
 def test_what_index_counts_besides_images_is_called_so() -> None:
-    assert set(dataset_status.NOT_IMAGES) == {decide.HIDDEN.name, decide.UNLISTED.name}
+    assert set(dataset_status.NOT_IMAGES) == {decisions.HIDDEN.name, decisions.UNLISTED.name}
 
 
 def test_nothing_else_asks_for_a_kind() -> None:

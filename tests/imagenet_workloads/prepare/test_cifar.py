@@ -14,8 +14,9 @@ import pytest
 from imagenet_workloads.commands import index
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.layouts import cifar
 from imagenet_workloads.prepare.source import Notes
-from imagenet_workloads.prepare.sources import cifar, volume
+from imagenet_workloads.prepare.sources import volume
 from support.cifar import LABELS, NAMES, TEST, VERSIONS, seeds
 from support.file_server import FileServer
 from support.pictures import decode, difference, pixels, tar, zipped

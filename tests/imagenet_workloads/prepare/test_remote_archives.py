@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.commands import fetch, index, pack
-from imagenet_workloads.prepare.sources.layouts import decide
+from imagenet_workloads.prepare.layouts import decide as decisions
 from imagenet_workloads.prepare.sources.name_ranges import expanded
 from support.file_server import FileServer
 from support.parquet_files import hugging_face, rows
@@ -131,7 +131,7 @@ def test_parquet_files_of_a_prefix_are_fetched_without_those_of_a_test_split(
         json.loads((one / "dataset.json").read_text()) for one in (fetched, in_place)
     )
     # A cache does not hold the files of the test split, so they are not there to be counted.
-    assert expected["decision"].pop("leftOut")[decide.UNLISTED.name]["count"] == 1
+    assert expected["decision"].pop("leftOut")[decisions.UNLISTED.name]["count"] == 1
     assert found == expected
     stored = {path.name.partition("-")[2] for path in cache.rglob("*.parquet")}
     assert stored == {"train-0.parquet", "validation-0.parquet"}

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import labels, matlab
-from imagenet_workloads.prepare.stores import blob
-from imagenet_workloads.prepare.stores.blob import LabelFile
+from imagenet_workloads.prepare.layouts import devkit, labels
+from imagenet_workloads.prepare.stores.blob import LabelFile, content_of
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +78,7 @@ def _check(words: Mapping[str, str], where: str) -> None:
 def _pairs(file: Path | LabelFile) -> dict[str, str]:
     name = str(file).lower()
     if name.endswith(".mat"):
-        return matlab.read_words(file)
+        return devkit.read_words(file)
     return dict(_pairs_of_json(file) if name.endswith(".json") else _pairs_of_lines(file))
 
 
@@ -93,7 +92,7 @@ def _pairs_of_lines(file: Path | LabelFile) -> Iterator[tuple[str, str]]:
 
 def _pairs_of_json(file: Path | LabelFile) -> Iterator[tuple[str, str]]:
     try:
-        values = json.loads(blob.content_of(file))
+        values = json.loads(content_of(file))
     except ValueError as error:
         raise InputError(f"{file}: is not valid JSON: {error}") from None
     entries = values.items() if isinstance(values, Mapping) else ()

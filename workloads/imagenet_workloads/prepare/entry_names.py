@@ -52,17 +52,13 @@ _SPLITS = {
     **dict.fromkeys(("pred", "predict", "prediction", "predictions"), UNLABELLED),
     **dict.fromkeys(("unlabeled", "unlabelled", "unlabel", "unsup", "unsupervised"), UNLABELLED),
 }
-
 # Beside a split's word, these say nothing.
 _FILLERS = frozenset((
     "set", "sets", "data", "dataset", "datasets", "image", "images", "img", "imgs", "jpg", "jpeg",
     "jpegs", "split", "picture", "pictures", "photos", "folder",
 ))  # fmt: skip
-
 _ARCHIVE = re.compile(r"\.(?:tar|zip|parquet|tgz|tbz2|txz|tzst|tar\.[a-z0-9]+)$")
-
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+")
-
 # The number of a file, as 0001, 00000-of-00002, or 00000-of-00001-ab12cd34.
 _NUMBER = re.compile(r"(?:[-_.]?\d+(?:[-_]of[-_]\d+)?(?:-[0-9a-f]{8,16})?)?$")
 

@@ -24,9 +24,7 @@ _FORBIDDEN = re.compile(
 )
 
 OTHER = "other"
-
 _MOST_SUFFIXES = 15
-
 _SUFFIX = re.compile(r"(?:\.tar)?\.[a-z0-9_+-]{1,15}", re.ASCII)
 
 

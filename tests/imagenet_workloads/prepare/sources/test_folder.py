@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from imagenet_workloads.prepare.containers.folder import FolderListing
+from imagenet_workloads.prepare.layouts.decided import DecidedSource
 from imagenet_workloads.prepare.source import Notes
-from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.stores import volume
 
 

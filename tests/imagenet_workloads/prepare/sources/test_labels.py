@@ -9,7 +9,7 @@ import pytest
 from scipy.io import savemat  # type: ignore[import-untyped]
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import labels, matlab
+from imagenet_workloads.prepare.layouts import devkit, labels
 from support import development_kit
 
 # In the order in which they lie in the archive, which is not that of their names.
@@ -156,7 +156,7 @@ def test_an_id_that_meta_mat_lacks_is_an_error(tmp_path: Path) -> None:
 def test_another_meta_mat_is_an_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "meta.mat").write_bytes(content)
     with pytest.raises(InputError, match=r"is not the meta\.mat of ILSVRC2012"):
-        matlab.read_ids(tmp_path / "meta.mat")
+        devkit.read_ids(tmp_path / "meta.mat")
 
 
 @pytest.mark.parametrize("number", [np.inf, np.nan])
@@ -165,30 +165,30 @@ def test_an_id_that_is_no_number_is_an_error(number: float, tmp_path: Path) -> N
     synsets[0, 0] = (number, "n01")
     savemat(tmp_path / "meta.mat", {"synsets": synsets})
     with pytest.raises(InputError, match=r"is not the meta\.mat of ILSVRC2012"):
-        matlab.read_ids(tmp_path / "meta.mat")
+        devkit.read_ids(tmp_path / "meta.mat")
 
 
 def test_a_meta_mat_that_is_endless_when_decompressed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matlab, "_LARGEST", 1 << 16)
+    monkeypatch.setattr(devkit, "_LARGEST", 1 << 16)
     write_meta(tmp_path, {1: "n01"})
-    assert matlab.read_ids(tmp_path / "meta.mat") == {1: "n01"}
+    assert devkit.read_ids(tmp_path / "meta.mat") == {1: "n01"}
     savemat(tmp_path / "meta.mat", {"synsets": np.zeros(1 << 20)}, do_compression=True)
     with pytest.raises(InputError, match=r"is not the meta\.mat of ILSVRC2012"):
-        matlab.read_ids(tmp_path / "meta.mat")
+        devkit.read_ids(tmp_path / "meta.mat")
 
 
 def test_a_mat_file_of_something_else_is_an_error(tmp_path: Path) -> None:
     savemat(tmp_path / "meta.mat", {"synsets": 3, "x": np.zeros((2, 2))})
     with pytest.raises(InputError, match=r"is not the meta\.mat of ILSVRC2012"):
-        matlab.read_ids(tmp_path / "meta.mat")
+        devkit.read_ids(tmp_path / "meta.mat")
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     for reads in (lambda: labels.read(tmp_path / "no", names, CLASSES),
                   lambda: labels.fingerprint(tmp_path / "no"),
-                  lambda: matlab.read_ids(tmp_path / "no")):  # fmt: skip
+                  lambda: devkit.read_ids(tmp_path / "no")):  # fmt: skip
         with pytest.raises(InputError, match="no: cannot be read: No such file"):
             reads()
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.layouts import devkit, labels
 from imagenet_workloads.prepare.source import Image, Notes
-from imagenet_workloads.prepare.sources import labels, matlab, volume
+from imagenet_workloads.prepare.sources import volume
 from support.pictures import write_folder
 
 
@@ -166,7 +167,7 @@ def test_no_pipe_or_device_is_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path, kind in ((pipe, "pipe"), (Path("/dev/zero"), "device")):
-        for reads in (volume.open_source, volume.open_flat, matlab.read_ids, labels.fingerprint,
+        for reads in (volume.open_source, volume.open_flat, devkit.read_ids, labels.fingerprint,
                       lambda path: labels.read(path, lambda: iter(()), [])):  # fmt: skip
             with pytest.raises(InputError, match=f"{path}: is a {kind}, not a file"):
                 reads(path)

@@ -60,15 +60,11 @@ from imagenet_workloads.prepare.stores.remote import HeaderWindow
 LISTED_AT_ONCE = 64
 
 FORMATS: dict[str, type[TarArchive | ZipArchive]] = {".tar": TarArchive, ".zip": ZipArchive}
-
 FOLDERS = tuple(f"{one.format} of folders" for one in FORMATS.values())
-
 FLAT = tuple(f"flat {one.format}" for one in FORMATS.values())
-
 OF_ARCHIVES = tuple(
     f"{outer.format} of {inner.format}s" for outer in FORMATS.values() for inner in FORMATS.values()
 )
-
 # Small files are kept by their paths, as they may be tables of labels.
 _MOST_FILES = 100_000
 

@@ -21,8 +21,8 @@ from imagenet_workloads.prepare.entry_names import (
     splits,
 )
 from imagenet_workloads.prepare.in_order import map_in_order
+from imagenet_workloads.prepare.layouts import devkit as trees
 from imagenet_workloads.prepare.source import Annotations, Image, Listing, Notes, Source
-from imagenet_workloads.prepare.sources import tree as trees
 from imagenet_workloads.prepare.stores.blob import LabelFile, changed, readable
 from imagenet_workloads.prepare.stores.s3 import S3Labels
 from imagenet_workloads.prepare.stores.volume import (

@@ -40,9 +40,7 @@ MAGIC = b"PAR1"
 # Row groups are megabytes: a few at a time use the network fully.
 _MOST_AT_ONCE = 4
 
-
 IMAGE_COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp")
-
 LABEL_COLUMNS = ("label", "labels", "cls", "class", "class_name", "fine_label", "target")
 
 _BYTES = "bytes"

@@ -21,16 +21,12 @@ from imagenet_workloads.prepare.source import Image, Notes, class_name_in
 from imagenet_workloads.prepare.stores.blob import readable
 
 KIND = "WebDataset"
-
 LABEL_KEYS = ("label", "cls", "class", "class_name")
 
 _CLASS, _JSON, _TEXT = "cls", "json", "txt"
-
 # Those that say most first.
 _SUFFIXES = (_CLASS, _JSON, "target", "label", _TEXT)
-
 _LONGEST = 1 << 20
-
 # A longer line of text is no class, but says what is on the image.
 _LONGEST_TEXT = 100
 

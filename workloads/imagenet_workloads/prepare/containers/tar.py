@@ -15,9 +15,7 @@ from imagenet_workloads.prepare.containers.archive import Kind, Member
 from imagenet_workloads.prepare.stores.blob import Blob, Part, changed, readable
 
 BLOCK = 512
-
 NANOSECONDS = 10**9
-
 # A path or pax record longer than this is damage, not a name.
 LONGEST_EXTENSION = 1 << 20
 
@@ -57,16 +55,12 @@ _KINDS = {
     b"V": Kind.OTHER,
     b"M": Kind.OTHER,
 }
-
 _EXTENSIONS = frozenset((b"L", b"K", b"x", b"X", b"g"))
 
 _OCTAL = re.compile(rb"[0-7]*")
-
 # No archive has so many bytes, and no clock so many seconds.
 _DIGITS = 24
-
 _COUNT = re.compile(rb"[0-9]{1,%d}" % _DIGITS)
-
 _SECONDS = re.compile(rb"(-?)([0-9]{1,%d})(?:\.([0-9]*))?" % _DIGITS)
 
 

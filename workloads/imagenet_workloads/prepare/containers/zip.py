@@ -18,35 +18,21 @@ from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.stores.blob import Blob, Part, changed, readable
 
 LOCAL, ENTRY, END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
-
 _END64, _LOCATOR64 = b"PK\x06\x06", b"PK\x06\x07"
-
 _LOCAL_HEADER = struct.Struct("<4s2xHHHHIIIHH")
-
 _ENTRY_HEADER = struct.Struct("<4sBBHHHHHIIIHHHHHII")
-
 _END_RECORD = struct.Struct("<4sHHHHIIH")
-
 _END64_RECORD = struct.Struct("<4sQHHIIQQQQ")
-
 _LOCATOR = struct.Struct("<4sIQI")
-
 _LONGEST_COMMENT = 0xFFFF
-
 _BLOCK = 1 << 20
 
 STORED, DEFLATED = 0, 8
-
 _IS_ENCRYPTED, _IS_STREAMED, _IS_UTF8 = 1, 1 << 3, 1 << 11
-
 _UNIX, _FAT = 3, 0
-
 _NANOSECONDS = 10**9
-
 _ZIP64, _UNICODE_PATH = 1, 0x7075
-
 _FULL32, _FULL16 = 0xFFFFFFFF, 0xFFFF
-
 # Bytes of a local header after its name: most have fewer, and the others cost a second read.
 _EXTRA = 64
 

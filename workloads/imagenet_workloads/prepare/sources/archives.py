@@ -23,11 +23,11 @@ from imagenet_workloads.prepare.containers.archives import (
 from imagenet_workloads.prepare.containers.tar import BLOCK, TarArchive, header_size
 from imagenet_workloads.prepare.containers.zip import END, LOCAL, ZipArchive
 from imagenet_workloads.prepare.entry_names import is_hidden
+from imagenet_workloads.prepare.layouts import cifar, file_splits
+from imagenet_workloads.prepare.layouts.choice import CIFAR, PARQUET, Choice
+from imagenet_workloads.prepare.layouts.decided import DecidedSource
+from imagenet_workloads.prepare.layouts.survey import Contents, is_download_of_cifar
 from imagenet_workloads.prepare.source import Source, Validation
-from imagenet_workloads.prepare.sources import cifar, parquet_splits
-from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.layouts.choice import CIFAR, PARQUET, Choice
-from imagenet_workloads.prepare.sources.layouts.contents import Contents, is_download_of_cifar
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import Blob, changed
 from imagenet_workloads.prepare.stores.compressed import require_uncompressed
@@ -113,7 +113,7 @@ def open_flat_archive(blob: Blob) -> Source:
 
 def _parquet_files(archive: Archive, root: str | None, choice: Choice | None) -> Source:
     """The images of the Parquet files below a root."""
-    source = parquet_splits.open_files(_members_of_parquet(archive, root), choice)
+    source = file_splits.open_files(_members_of_parquet(archive, root), choice)
     assert source is not None
     return _marked(source)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from imagenet_workloads.prepare import entry_names as trees
 from imagenet_workloads.prepare.containers.archives import FORMATS, ArchiveSet
 from imagenet_workloads.prepare.entry_names import is_hidden, is_image
-from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.layouts.choice import CIFAR, PARQUET, Choice
-from imagenet_workloads.prepare.sources.layouts.contents import Contents
-from imagenet_workloads.prepare.sources.parquet_splits import splits_of_archives
+from imagenet_workloads.prepare.layouts.choice import CIFAR, PARQUET, Choice
+from imagenet_workloads.prepare.layouts.decided import DecidedSource
+from imagenet_workloads.prepare.layouts.file_splits import splits_of_archives
+from imagenet_workloads.prepare.layouts.survey import Contents
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.volume import FilesOfFolder, unlistable
 

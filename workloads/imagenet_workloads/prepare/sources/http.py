@@ -16,6 +16,7 @@ from imagenet_workloads.clients.credentials import Credentials
 from imagenet_workloads.clients.http import AT_ONCE, Address, HttpClient, Login
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources import name_ranges, remote_archives
 from imagenet_workloads.prepare.sources.archives import KINDS
@@ -30,7 +31,6 @@ from imagenet_workloads.prepare.sources.kind import (
     add_max_requests,
     add_words_and_boxes,
 )
-from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import (
     is_of_option,
     open_remote,

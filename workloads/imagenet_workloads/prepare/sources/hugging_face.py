@@ -16,12 +16,13 @@ from imagenet_workloads.clients.hugging_face import Repository
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.containers import parquet, samples
+from imagenet_workloads.prepare.layouts import choice as choices
+from imagenet_workloads.prepare.layouts import file_splits
 from imagenet_workloads.prepare.source import Source
-from imagenet_workloads.prepare.sources import archives, parquet_splits
+from imagenet_workloads.prepare.sources import archives
 from imagenet_workloads.prepare.sources.cache import FileToFetch, cache_entry
 from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
 from imagenet_workloads.prepare.sources.kind import RemoteKind, add_max_requests
-from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
 from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, open_to_fetch
 from imagenet_workloads.prepare.stores.remote import RemoteFiles, limit
@@ -61,7 +62,7 @@ class HuggingFaceKind(RemoteKind):
     def open(self, parsed: Namespace) -> Source:
         """Asks for the files, and opens the Parquet files among them or the archive."""
         commit, files = _open_listed(parsed)
-        source = parquet_splits.open_files(files, choices.of(parsed))
+        source = file_splits.open_files(files, choices.of(parsed))
         if source is None:
             name = _archive(files.names, parsed.hf_dataset)
             most = parsed.hf_max_requests
@@ -86,7 +87,7 @@ class HuggingFaceKind(RemoteKind):
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
         """The Parquet files that index reads, or the archive; then the list of them."""
         repository, checksums, login = _find(parsed, with_checksums=True)
-        names = parquet_splits.names_to_read(checksums) or [_archive(checksums, parsed.hf_dataset)]
+        names = file_splits.names_to_read(checksums) or [_archive(checksums, parsed.hf_dataset)]
         client = HttpClient(login)
         chosen = {name: checksums[name] for name in names}
         opener = partial(_opener, repository, client)

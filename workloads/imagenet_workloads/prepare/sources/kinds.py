@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from imagenet_workloads import arguments as types
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources.cache import FileToFetch
 from imagenet_workloads.prepare.sources.http import HttpKind
 from imagenet_workloads.prepare.sources.hugging_face import HuggingFaceKind
 from imagenet_workloads.prepare.sources.kaggle import KaggleKind
 from imagenet_workloads.prepare.sources.kind import RemoteKind, SourceKind
-from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.prepared import PreparedKind
 from imagenet_workloads.prepare.sources.s3 import S3Kind
 from imagenet_workloads.prepare.sources.synthetic import SyntheticKind

@@ -8,16 +8,16 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.containers import parquet, samples
 from imagenet_workloads.prepare.containers.archives import ArchiveSet
+from imagenet_workloads.prepare.layouts import file_splits
+from imagenet_workloads.prepare.layouts.choice import VALIDATION_ALONE, Choice
+from imagenet_workloads.prepare.layouts.decided import DecidedSource
 from imagenet_workloads.prepare.source import Source, Validation
-from imagenet_workloads.prepare.sources import parquet_splits
 from imagenet_workloads.prepare.sources.archives import (
     IN_ARCHIVE,
     open_archive,
     open_flat_archive,
     open_planned_archive,
 )
-from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.layouts.choice import VALIDATION_ALONE, Choice
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import Blob
@@ -73,7 +73,7 @@ def _open_file(
 ) -> Source:
     """Opens a Parquet file or an archive."""
     if parquet.is_parquet(blob):
-        return parquet_splits.open_file(_single(blob), within, choice)
+        return file_splits.open_file(_single(blob), within, choice)
     name = blob.version.where.rpartition("/")[2]
     return _remote(open_archive(_reading(blob), within, choice, name), blob, allowed)
 
@@ -90,7 +90,7 @@ def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Sour
         InputError: its layout is unknown.
     """
     if not is_flat and parquet.is_parquet(blob):
-        source = parquet_splits.open_file(_single(blob), None)
+        source = file_splits.open_file(_single(blob), None)
         source.plan_fields = {"option": option}
         return source
     window = _reading(blob)

@@ -4,12 +4,12 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.containers import archives, parquet, samples
 from imagenet_workloads.prepare.containers.archives import FORMATS, ArchiveSet
+from imagenet_workloads.prepare.layouts import file_splits
+from imagenet_workloads.prepare.layouts.choice import PARQUET, Choice
+from imagenet_workloads.prepare.layouts.decided import DecidedSource
+from imagenet_workloads.prepare.layouts.file_splits import splits_of_archives
+from imagenet_workloads.prepare.layouts.survey import Contents
 from imagenet_workloads.prepare.source import Source
-from imagenet_workloads.prepare.sources import parquet_splits
-from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.layouts.choice import PARQUET, Choice
-from imagenet_workloads.prepare.sources.layouts.contents import Contents
-from imagenet_workloads.prepare.sources.parquet_splits import splits_of_archives
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.remote import RemoteFiles, limit
@@ -46,7 +46,7 @@ def open_archives(
             held.add(name, FORMATS)
         source = None
         if held.layout(choice or Choice()) == PARQUET:
-            source = parquet_splits.open_files(files, choice)
+            source = file_splits.open_files(files, choice)
         if source is None:
             others = [name for name in files.names if name not in {*held.archives}]
             splits = splits_of_archives(held.archives, choice or Choice())

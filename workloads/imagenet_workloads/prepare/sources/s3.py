@@ -17,8 +17,11 @@ from imagenet_workloads.prepare.containers.folder import (
     S3Reader,
     open_prefix,
 )
+from imagenet_workloads.prepare.layouts import choice as choices
+from imagenet_workloads.prepare.layouts import devkit, file_splits
+from imagenet_workloads.prepare.layouts.decided import DecidedSource
 from imagenet_workloads.prepare.source import Source, Validation
-from imagenet_workloads.prepare.sources import matlab, parquet_splits, remote_archives
+from imagenet_workloads.prepare.sources import remote_archives
 from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import (
     CachedLabels,
@@ -27,13 +30,11 @@ from imagenet_workloads.prepare.sources.cache import (
     cache_entry,
 )
 from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
-from imagenet_workloads.prepare.sources.decided import DecidedSource
 from imagenet_workloads.prepare.sources.kind import (
     RemoteKind,
     add_max_requests,
     add_words_and_boxes,
 )
-from imagenet_workloads.prepare.sources.layouts import choice as choices
 from imagenet_workloads.prepare.sources.remote import (
     is_of_option,
     open_remote,
@@ -159,8 +160,8 @@ class S3Kind(RemoteKind):
         given = (parsed.s3_key, *(parsed.s3_keys or ()), parsed.s3_validation)
         archives = [one for one in given if one is not None]
         files = [] if parsed.s3_labels is None else [parsed.s3_labels]
-        if files and S3Labels(bucket, parsed.s3_labels).beside(matlab.FILE_NAME) is not None:
-            files.append(_beside(parsed.s3_labels, matlab.FILE_NAME))
+        if files and S3Labels(bucket, parsed.s3_labels).beside(devkit.META) is not None:
+            files.append(_beside(parsed.s3_labels, devkit.META))
         files += [] if parsed.s3_class_words is None else [parsed.s3_class_words]
         files += parsed.s3_bounding_boxes or ()
         checksums = {parsed.s3_key: parsed.s3_checksum or ""}
@@ -226,7 +227,7 @@ def _names_to_fetch(parsed: Namespace) -> Sequence[str]:
             f"{address_of(parsed.s3_bucket, parsed.s3_prefix)}: only archives are stored, and it "
             "has none, or folders beside them; remove cache, or write another prefix"
         )
-    return parquet_splits.names_to_read(names) or names
+    return file_splits.names_to_read(names) or names
 
 
 def _key_below(parsed: Namespace, name: str) -> str:

@@ -15,21 +15,21 @@ from imagenet_workloads.prepare.containers import folder, parquet, samples
 from imagenet_workloads.prepare.containers.archives import FLAT, ArchiveSet
 from imagenet_workloads.prepare.containers.archives import KINDS_OF_SETS as KINDS_OF_FOLDERS
 from imagenet_workloads.prepare.containers.folder import FlatFolder, FolderListing, FolderReader
+from imagenet_workloads.prepare.layouts import choice as choices
+from imagenet_workloads.prepare.layouts import cifar, file_splits
+from imagenet_workloads.prepare.layouts import devkit as trees
+from imagenet_workloads.prepare.layouts.choice import Choice
+from imagenet_workloads.prepare.layouts.decided import DecidedSource
 from imagenet_workloads.prepare.source import Source, Validation
-from imagenet_workloads.prepare.sources import archives, cifar, parquet_splits
-from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.decided import DecidedSource
+from imagenet_workloads.prepare.sources import archives
 from imagenet_workloads.prepare.sources.folder_of_archives import FolderContents
 from imagenet_workloads.prepare.sources.kind import SourceKind
-from imagenet_workloads.prepare.sources.layouts import choice as choices
-from imagenet_workloads.prepare.sources.layouts.choice import Choice
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import Blob, changed
 from imagenet_workloads.prepare.stores.compressed import decompressed
 from imagenet_workloads.prepare.stores.volume import File, FilesOfFolder, require_inside
 
 _FLAT = (folder.FLAT, *FLAT)
-
 _VALIDATION = "--validation-source"
 
 
@@ -53,7 +53,7 @@ def open_source(
     choice = choice or Choice()
     if not regular_files.is_folder(path):
         if _is_parquet(path):
-            return parquet_splits.open_file(_files_of(path), within, choice)
+            return file_splits.open_file(_files_of(path), within, choice)
         name = compressed.plain_name(path.name)
         return archives.open_archive(_open_blob(path, scratch), within, choice, name)
     if within is not None:
@@ -64,7 +64,7 @@ def open_source(
         (folder,) = found.cifar_folders()
         return _open_cifar(path, folder)
     if layout == choices.PARQUET:
-        source = parquet_splits.open_files(FilesOfFolder(path, sorted(found.parquet)), choice)
+        source = file_splits.open_files(FilesOfFolder(path, sorted(found.parquet)), choice)
         assert source is not None
         return source
     opened = None if found.has_folders else found.open_archives(scratch, choice)

@@ -24,7 +24,6 @@ from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.stores.blob import Blob
 
 _SHORT = {".gz": ".tgz", ".bz2": ".tbz2", ".xz": ".txz", ".zst": ".tzst"}
-
 SUFFIXES = (*(f".tar{one}" for one in _SHORT), *_SHORT.values())
 
 # Of image-net.org: the development kit and the bounding boxes.
@@ -92,12 +91,9 @@ def require_uncompressed(start: bytes, where: str) -> None:
 
 # Of the compressed and of the decompressed file.
 LARGEST_COMPRESSED, LARGEST = 1 << 30, 4 << 30
-
 _BLOCK = 1 << 20
-
 # A block of zstd may be a thousand times as large without compression.
 _ZSTD_BLOCK = 64 << 10
-
 MAGIC = 16
 """The first bytes of a file by which its format is known."""
 

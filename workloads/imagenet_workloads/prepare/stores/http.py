@@ -19,9 +19,7 @@ CACHE_FIELD = "source.http.cache"
 LARGEST_WHOLE = 64 << 20
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
-
 _IGNORED_RANGE = frozenset((HTTPStatus.OK,))
-
 _CHANGED = frozenset((HTTPStatus.PRECONDITION_FAILED, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE))
 
 

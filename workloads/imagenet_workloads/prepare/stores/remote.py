@@ -205,9 +205,7 @@ def limit(most: int | None, cache_field: str, *, is_loose: bool = False) -> Limi
 _HEADER = 512
 # Enough for a header with the long name or the pax records before it.
 SMALLEST = 4 << 10
-
 LARGEST = 1 << 20
-
 # Beyond this distance, another request is cheaper than the bytes between.
 _NEAR = 64 << 10
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.layouts.choice import Choice
 from imagenet_workloads.prepare.source import Notes, Source
 from imagenet_workloads.prepare.sources import volume
-from imagenet_workloads.prepare.sources.layouts.choice import Choice
 from support.cifar import VERSIONS
 from support.development_kit import GROUND_TRUTH
 from support.image_trees import write_folder

@@ -15,8 +15,9 @@ import pytest
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import entry_names
 from imagenet_workloads.prepare.entry_names import TEST, TRAINING, UNLABELLED, VALIDATION
+from imagenet_workloads.prepare.layouts import labels
 from imagenet_workloads.prepare.source import Notes, class_name_in
-from imagenet_workloads.prepare.sources import labels, volume
+from imagenet_workloads.prepare.sources import volume
 from imagenet_workloads.prepare.stores.compressed import chunks
 from support.blobs import BytesBlob
 from support.image_trees import write_folder

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.source import Notes, Source
 from imagenet_workloads.prepare.sources import volume
-from imagenet_workloads.prepare.sources.layouts import choice as choices
 from support.image_trees import write_folder
 from support.pictures import tar, zipped
 from support.public_datasets import ARCHIVES, MINIATURES, OF_FILES, Miniature

@@ -13,18 +13,19 @@ from imagenet_workloads.prepare.entry_names import (
     VALIDATION,
     splits_of_paths,
 )
-from imagenet_workloads.prepare.source import Source, Validation
-from imagenet_workloads.prepare.sources.layouts import lines
-from imagenet_workloads.prepare.sources.layouts.choice import (
+from imagenet_workloads.prepare.layouts.choice import (
     DEVKIT,
     PARQUET,
     TREE,
     WEB_DATASET,
     Choice,
+    count,
+    split_lines,
 )
-from imagenet_workloads.prepare.sources.layouts.decide import UNLISTED
-from imagenet_workloads.prepare.sources.layouts.selection import Selection
-from imagenet_workloads.prepare.sources.layouts.survey import Survey
+from imagenet_workloads.prepare.layouts.decide import UNLISTED
+from imagenet_workloads.prepare.layouts.selection import Selection
+from imagenet_workloads.prepare.layouts.survey import Survey
+from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.stores.blob import FileSet
 
 
@@ -48,13 +49,13 @@ def open_files(files: FileSet, choice: Choice | None = None) -> Source | None:
         )
     of = _splits(names, choice, files.where)
     source = Parquet(files, of[TRAINING])
-    source.said = f"parquet: {lines.count(len(of[TRAINING]), 'file')}"
+    source.said = f"parquet: {count(len(of[TRAINING]), 'file')}"
     validation = Parquet(files, of[VALIDATION]) if of[VALIDATION] else None
     if validation is None and of[TEST] and _has_labels(files, of[TEST][0]):
         validation = Parquet(files, of[TEST])
         source.said += "; validation: the test split, as there is no other with labels"
     elif validation is not None:
-        source.said += f"; validation: {lines.count(len(of[VALIDATION]), 'file')}"
+        source.said += f"; validation: {count(len(of[VALIDATION]), 'file')}"
     if validation is not None:
         source.own_validation = partial(Validation, validation, None)
     is_test = validation is not None and not of[VALIDATION]
@@ -97,7 +98,7 @@ def _splits(names: Sequence[str], choice: Choice, where: str) -> Mapping[str, Se
     if of[TRAINING] and of[""]:
         raise InputError(
             f"{where}: {of[TRAINING][0]} names a split and {of[''][0]} none; "
-            f"{lines.splits(of[TRAINING][:1], of[VALIDATION][:1])}, each with a "
+            f"{split_lines(of[TRAINING][:1], of[VALIDATION][:1])}, each with a "
             "pattern of all its files"
         )
     if not of[TRAINING]:

@@ -6,9 +6,9 @@ from typing import Self
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.entry_names import TRAINING, VALIDATION
-from imagenet_workloads.prepare.sources.layouts import tables
-from imagenet_workloads.prepare.sources.layouts.choice import Choice, SplitChoice
-from imagenet_workloads.prepare.sources.layouts.survey import Survey
+from imagenet_workloads.prepare.layouts import tables
+from imagenet_workloads.prepare.layouts.choice import Choice, SplitChoice
+from imagenet_workloads.prepare.layouts.survey import Survey
 from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 

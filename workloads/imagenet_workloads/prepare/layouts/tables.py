@@ -1,16 +1,268 @@
-"""Finds the tables of a source that label its images, and says what else may hold labels."""
+"""Tables of labels: .csv, .tsv, .txt and .jsonl files whose rows name images, and how one is found.
 
+The delimiter is that of the first line. Which column has the images is found by the names of the
+source's images; which has the classes, by its heading.
+"""
+
+import csv
+import hashlib
+import io
+import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
+
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.layouts import tables
-from imagenet_workloads.prepare.sources.layouts.choice import Choice
-from imagenet_workloads.prepare.sources.layouts.survey import Node, Survey
+from imagenet_workloads.prepare.entry_names import IMAGE_SUFFIXES
+from imagenet_workloads.prepare.layouts import devkit
+from imagenet_workloads.prepare.layouts.choice import Choice
+from imagenet_workloads.prepare.layouts.survey import Node, Survey
 from imagenet_workloads.prepare.stores.blob import LabelFile, readable
+
+# Headings of classes, those that say most first: letters and digits in lower case.
+_CLASS_HEADINGS = (
+    ("label", "class", "category", "target", "cls"),
+    ("labelname", "classname", "categoryname", "targetname"),
+    ("labelid", "classid", "categoryid", "targetid", "labels", "predictionstring"),
+)
+IMAGE_HEADINGS = frozenset((
+    "filename", "file", "filepath", "filenames", "image", "imageid", "imagename", "imagepath",
+    "img", "imgname", "imgpath", "id", "name", "path", "images",
+))  # fmt: skip
+# A column of sizes or places, which no class is called.
+_MEASURES = frozenset((
+    "width", "height", "depth", "xmin", "ymin", "xmax", "ymax", "x", "y", "x1", "x2", "y1", "y2",
+    "roix1", "roiy1", "roix2", "roiy2", "size", "area", "confidence", "score", "index",
+))  # fmt: skip
+# Rows that are looked at to find out what a table holds.
+SAMPLE = 200
+_LONGEST_FIELD = 1 << 20
+
+
+class Layout(NamedTuple):
+    """How the rows of a file are divided.
+
+    Attributes:
+        delimiter: between the cells; empty for whitespace, `json` for objects of JSON.
+        heading: the names of the columns; empty without any.
+    """
+
+    delimiter: str
+    heading: tuple[str, ...]
+
+
+def key_of(path: str, depth: int) -> str:
+    """The last parts of a path, without the suffix of an image.
+
+    >>> key_of("a/b/1.jpg", 0), key_of("a/b/1.x", 1)
+    ('1', 'b/1.x')
+    """
+    key = "/".join(path.replace("\\", "/").split("/")[-depth - 1 :])
+    stem, dot, suffix = key.rpartition(".")
+    return stem if dot and f".{suffix.lower()}" in IMAGE_SUFFIXES else key
+
+
+def normal(heading: str) -> str:
+    """A heading in lower case, of letters and digits alone."""
+    return re.sub(r"[^a-z0-9]", "", heading.lower())
+
+
+def is_submission(path: str) -> bool:
+    """Whether a table is an example of what Kaggle wants: its labels are made up."""
+    return "submission" in path.rpartition("/")[2].lower()
+
+
+def layout_of(file: LabelFile, path: str) -> Layout:
+    """How a file is divided, by its first line.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    with closing(_text(file)) as text:
+        first = text.readline(_LONGEST_FIELD).rstrip("\r\n")
+    if path.endswith(".jsonl") or first.startswith("{"):
+        return Layout("json", tuple(_object(first, file)) if first else ())
+    delimiter = next((one for one in ("\t", ";", ",") if one in first), "")
+    cells = _cells([first], delimiter)
+    heading = next(cells, ())
+    known = {normal(cell) for cell in heading}
+    is_heading = bool(known & IMAGE_HEADINGS or known & {h for g in _CLASS_HEADINGS for h in g})
+    is_heading |= first.startswith("#")
+    return Layout(delimiter, tuple(heading) if is_heading else ())
+
+
+def rows(file: LabelFile, layout: Layout) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yields the number of the line and the cells of each row below the heading.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    with closing(_text(file)) as text:
+        if layout.delimiter == "json":
+            for number, line in enumerate(text, 1):
+                if line.strip():
+                    values = _object(line, file)
+                    yield number, [str(values.get(name, "")) for name in layout.heading]
+            return
+        found = _cells(text, layout.delimiter)
+        try:
+            for number, cells in enumerate(found, 1):
+                if (number > 1 or not layout.heading) and any(cells):
+                    yield number, cells
+        except csv.Error as error:
+            raise InputError(f"{file}: cannot be read as a table: {error}") from None
+
+
+def class_column(heading: Sequence[str]) -> int | None:
+    """The one column whose heading says that it has the classes; None without one, or if several.
+
+    >>> class_column(["filename", "width", "class"]), class_column(["id", "class", "label"])
+    (2, None)
+    """
+    names = [normal(cell) for cell in heading]
+    for group in _CLASS_HEADINGS:
+        found = [place for place, name in enumerate(names) if name in group]
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def may_be_labels(heading: Sequence[str], column: int, values: Sequence[str]) -> bool:
+    """Whether a column may have classes: it says so, or its values come again and again."""
+    name = normal(heading[column]) if column < len(heading) else ""
+    if name in _MEASURES or name in IMAGE_HEADINGS:
+        return False
+    if name and any(group in name for group in ("label", "class", "category", "species", "breed")):
+        return True
+    distinct = len(set(values))
+    is_number = all(re.fullmatch(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", value) for value in values)
+    return 1 < distinct <= len(values) // 2 and (bool(name) or not is_number)
+
+
+def column_named(file: LabelFile, heading: Sequence[str], name: str, field: str) -> int:
+    """The column of a heading.
+
+    Raises:
+        InputError: there is none.
+    """
+    places = [place for place, cell in enumerate(heading) if cell.strip() == name]
+    if not places:
+        columns = ", ".join(readable(cell) for cell in heading) or "no heading"
+        raise InputError(f"{file}: has no column {name!r} ({field}); its columns are {columns}")
+    return places[0]
+
+
+class Table:
+    """The class of each image that a table names: 12 bytes a row, and not its names."""
+
+    def __init__(self, file: LabelFile, layout: Layout, image: int, label: int, depth: int) -> None:
+        """Reads the whole table.
+
+        Args:
+            file: with the rows.
+            layout: of its rows.
+            image: the column of images.
+            label: the column of classes.
+            depth: the folders in the names of its images.
+
+        Raises:
+            InputError: it cannot be read, a row has no class, or an image has two classes.
+        """
+        self.file = file
+        self.depth = depth
+        hashes, numbers = array("Q"), array("I")
+        classes: dict[str, int] = {}
+        for line, cells in rows(file, layout):
+            if max(image, label) >= len(cells) or not cells[label].strip():
+                raise InputError(f"{file}: line {line} has no class; write one, or remove the line")
+            hashes.append(_hash(key_of(cells[image].strip(), depth)))
+            numbers.append(classes.setdefault(cells[label].strip(), len(classes)))
+        self.classes = tuple(classes)
+        found = np.frombuffer(hashes, np.uint64) if hashes else np.empty(0, np.uint64)
+        order = np.argsort(found, kind="stable")
+        self._hashes = found[order]
+        self._numbers = np.frombuffer(numbers, np.uint32)[order] if numbers else order
+        same = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
+        if (self._numbers[same] != self._numbers[same + 1]).any():
+            raise InputError(f"{file}: names an image twice, with two classes; remove one line")
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def label_of(self, path: str) -> str | None:
+        """The class of an image; None if the table does not name it."""
+        wanted = _hash(key_of(path, self.depth))
+        place = int(np.searchsorted(self._hashes, np.uint64(wanted)))
+        if place == len(self._hashes) or int(self._hashes[place]) != wanted:
+            return None
+        return self.classes[int(self._numbers[place])]
+
+
+class Names:
+    """The ends of paths that a file lists, one in a line, as hashes by their depth."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._hashes: set[int] = set()
+        self._depths: set[int] = set()
+        for line in lines:
+            depth = line.count("/")
+            self._depths.add(depth)
+            self._hashes.add(_hash(key_of(line, depth)))
+
+    def __contains__(self, path: str) -> bool:
+        return any(_hash(key_of(path, depth)) in self._hashes for depth in self._depths)
+
+
+def lines(file: LabelFile) -> Iterator[str]:
+    """Yields the lines of a file that hold anything, without spaces around them.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    with closing(_text(file)) as text:
+        yield from filter(None, (line.strip() for line in text))
+
+
+def sample(file: LabelFile, layout: Layout) -> list[Sequence[str]]:
+    """The first rows of a table."""
+    return [cells for _, cells in islice(rows(file, layout), SAMPLE)]
+
+
+def _cells(text: Iterable[str], delimiter: str) -> Iterator[Sequence[str]]:
+    if delimiter:
+        yield from csv.reader(text, delimiter=delimiter, skipinitialspace=True)
+        return
+    for line in text:
+        yield line.lstrip("#").split()
+
+
+def _object(line: str, file: LabelFile) -> dict[str, object]:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: a line is not valid JSON: {error}") from None
+    return values if isinstance(values, dict) else {}
+
+
+def _text(file: LabelFile) -> io.TextIOWrapper:
+    try:
+        opened = file.open()
+        encoding = "utf-16" if opened.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from error
+    return io.TextIOWrapper(opened, encoding, "surrogateescape", newline="")
+
+
+def _hash(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
 
 # The most tables whose rows are compared with the images.
 _MOST = 60
@@ -23,7 +275,7 @@ _ENOUGH = 0.5
 class _Candidate(NamedTuple):
     path: str
     file: LabelFile
-    layout: tables.Layout
+    layout: Layout
     rows: Sequence[Sequence[str]]
 
 
@@ -57,11 +309,11 @@ class FoundTables:
         """
         self._survey = survey
         self._images = (part or survey).images
-        self._chosen: tables.Table | None = None
+        self._chosen: Table | None = None
         self._candidates: list[_Candidate] = []
         self._alike: dict[str, list[str]] = {}
 
-    def chosen(self, choice: Choice) -> tables.Table:
+    def chosen(self, choice: Choice) -> Table:
         """The table that the user chose.
 
         Raises:
@@ -88,7 +340,7 @@ class FoundTables:
         if choice.label_column:
             label: int | None = _column(file, heading, choice.label_column, "labels.classColumn")
         else:
-            label = tables.class_column(heading)
+            label = class_column(heading)
             if label is None and reading is not None:
                 label = reading.label
         if label is None:
@@ -97,7 +349,7 @@ class FoundTables:
                 f"(labels.classColumn), one of {_columns(heading) or '1, 2, …'}"
             )
         depth = 0 if reading is None or reading.image != image else reading.depth
-        self._chosen = tables.Table(file, one.layout, image, label, depth)
+        self._chosen = Table(file, one.layout, image, label, depth)
         return self._chosen
 
     def labels(
@@ -105,7 +357,7 @@ class FoundTables:
         nodes: Sequence[Node],
         class_roots: Sequence[str],
         others: Sequence[str] = (),
-    ) -> tables.Table | None:
+    ) -> Table | None:
         """The table with the classes of all images of a split; None if there is none.
 
         Args:
@@ -151,13 +403,11 @@ class FoundTables:
         reading = clear[0]
         assert reading.label is not None
         candidate = reading.candidate
-        table = tables.Table(
-            candidate.file, candidate.layout, reading.image, reading.label, reading.depth
-        )
+        table = Table(candidate.file, candidate.layout, reading.image, reading.label, reading.depth)
         self._require_all(table, nodes)
         return table
 
-    def _require_all(self, table: tables.Table, nodes: Sequence[Node]) -> None:
+    def _require_all(self, table: Table, nodes: Sequence[Node]) -> None:
         starts = tuple(f"{node.path}/" if node.path else "" for node in nodes)
         paths = [
             path
@@ -176,7 +426,7 @@ class FoundTables:
     def _look_up(self) -> None:
         """Finds the images that the first rows of the tables name, in one go."""
         wanted = {
-            tables.key_of(cell.strip(), 0)
+            key_of(cell.strip(), 0)
             for one in self._candidates
             for cells in one.rows
             for cell in cells
@@ -185,7 +435,7 @@ class FoundTables:
         if not wanted:
             return
         for path, _, _ in self._images():
-            key = tables.key_of(path, 0)
+            key = key_of(path, 0)
             if key in wanted:
                 alike = self._alike.setdefault(key, [])
                 if len(alike) < _MOST_ALIKE:
@@ -207,7 +457,7 @@ class FoundTables:
                     if cell and len(paths := self._named(cell, depth, starts)) == 1
                 }
                 heading = one.layout.heading[column] if column < len(one.layout.heading) else ""
-                is_usual = tables.normal(heading) in tables.IMAGE_HEADINGS
+                is_usual = normal(heading) in IMAGE_HEADINGS
                 rank = (len(found), is_usual, depth, -column)
                 if rank > best:
                     best, named = rank, found
@@ -223,8 +473,8 @@ class FoundTables:
         if not is_asked and any(_equals_folders(found, rows) for found in values.values()):
             return None
         names = one.layout.heading
-        labels = [c for c in others if tables.may_be_labels(names, c, values[c])]
-        label = tables.class_column(names)
+        labels = [c for c in others if may_be_labels(names, c, values[c])]
+        label = class_column(names)
         if label is None and not names and len(others) == 1:
             (other,) = others
             # A number for each image is no class.
@@ -236,11 +486,11 @@ class FoundTables:
 
     def _named(self, cell: str, depth: int, starts: tuple[str, ...]) -> list[str]:
         """The images below some folders that a cell names."""
-        wanted = tables.key_of(cell, depth)
+        wanted = key_of(cell, depth)
         return [
             path
-            for path in self._alike.get(tables.key_of(cell, 0), ())
-            if path.startswith(starts) and tables.key_of(path, depth) == wanted
+            for path in self._alike.get(key_of(cell, 0), ())
+            if path.startswith(starts) and key_of(path, depth) == wanted
         ]
 
 
@@ -282,7 +532,7 @@ def _may_count(path: str) -> bool:
     name = path.rpartition("/")[2]
     is_table = name.endswith((".csv", ".tsv", ".txt", ".jsonl"))
     is_table &= not re.match(r"read_?me|licen[sc]e|copying|citation|requirements", name.lower())
-    return is_table and name not in trees.LABEL_FILE_NAMES and not tables.is_submission(path)
+    return is_table and name not in devkit.LABEL_FILE_NAMES and not is_submission(path)
 
 
 def _is_of_class(path: str, class_roots: Sequence[str]) -> bool:
@@ -294,8 +544,8 @@ def _is_of_class(path: str, class_roots: Sequence[str]) -> bool:
 
 
 def _candidate(path: str, file: LabelFile) -> _Candidate:
-    layout = tables.layout_of(file, path)
-    return _Candidate(path, file, layout, tables.sample(file, layout))
+    layout = layout_of(file, path)
+    return _Candidate(path, file, layout, sample(file, layout))
 
 
 def _equals_folders(values: Sequence[str], rows: Sequence[tuple[Sequence[str], str]]) -> bool:
@@ -321,7 +571,7 @@ def _same(value: str, folder: str) -> bool:
 def _column(file: LabelFile, heading: Sequence[str], name: str, field: str) -> int:
     if not heading and name.isascii() and name.isdigit() and int(name) > 0:
         return int(name) - 1
-    return tables.column_named(file, heading, name, field)
+    return column_named(file, heading, name, field)
 
 
 def _columns(heading: Sequence[str]) -> str:

@@ -20,13 +20,12 @@ from imagenet_workloads.prepare.entry_names import (
     splits,
     words,
 )
+from imagenet_workloads.prepare.layouts import choice as choices
+from imagenet_workloads.prepare.layouts import devkit, tables
+from imagenet_workloads.prepare.layouts.choice import Choice, count, pattern_line, split_lines
+from imagenet_workloads.prepare.layouts.selection import Selection
+from imagenet_workloads.prepare.layouts.survey import Node, Survey
 from imagenet_workloads.prepare.source import class_name_in
-from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.layouts import choice as choices
-from imagenet_workloads.prepare.sources.layouts import find_tables, lines, tables
-from imagenet_workloads.prepare.sources.layouts.choice import Choice
-from imagenet_workloads.prepare.sources.layouts.selection import Selection
-from imagenet_workloads.prepare.sources.layouts.survey import Node, Survey
 from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 # How the images of a split get their classes.
@@ -309,7 +308,7 @@ class _Judge:
         self.warnings: list[str] = []
         self.split_paths: set[str] = set()
         self.one_class = ""
-        self._tables: find_tables.FoundTables | None = None
+        self._tables: tables.FoundTables | None = None
 
     def decision(self) -> Decision:
         root = self.survey.root
@@ -376,7 +375,7 @@ class _Judge:
                 )
                 raise self._refused(
                     f"{readable(named)} names a split and {readable(other)} none; "
-                    + lines.splits([re.sub(r"\d+", "*", _join(node.path, named)) + "/**"], [])
+                    + split_lines([re.sub(r"\d+", "*", _join(node.path, named)) + "/**"], [])
                 )
             if node.images:
                 return None
@@ -413,7 +412,7 @@ class _Judge:
                 self.rules.setdefault(node.path, TEST_SPLIT)
         self._check_levels(training, [self._node(root) for root in training.roots])
         chosen = of[TEST] if test else of[VALIDATION]
-        remedy = lines.splits(
+        remedy = split_lines(
             [f"{node.path}/**" for node in of[TRAINING]],
             [f"{node.path}/**" for node in chosen] if VALIDATION in parts else [],
         )
@@ -444,7 +443,7 @@ class _Judge:
             part = self._part(of[VALIDATION], VALIDATION, known)
             if part is None:
                 where = readable(self.survey.place(of[VALIDATION][0].path))
-                raise InputError(f"{where}: {trees.UNLABELLED}{self._hints()}")
+                raise InputError(f"{where}: {devkit.UNLABELLED}{self._hints()}")
             return part, False
         part = self._part(of[TEST], TEST, known) if of[TEST] else None
         # Folders of a test split that are no classes of the training images say nothing.
@@ -510,7 +509,7 @@ class _Judge:
             rules=self.rules,
             where=self.where,
             warnings=tuple(self.warnings),
-            remedy=lines.splits([f"{top}/*/**".lstrip("/")], []),
+            remedy=split_lines([f"{top}/*/**".lstrip("/")], []),
         )
 
     def _is_above_classes(self, node: Node) -> bool:
@@ -533,7 +532,7 @@ class _Judge:
         if self.choice.labels_table:
             return Part(TABLE, paths, table=found.chosen(self.choice), of=of)
         if split != TRAINING and len(nodes) == 1:
-            labels = self.survey.file(_join(of, trees.ANNOTATIONS))
+            labels = self.survey.file(_join(of, devkit.ANNOTATIONS))
             if labels is not None:
                 return Part(FLAT, (_collapsed(nodes[0], known).path,), labels=labels, of=of)
         roots = [_collapsed(node, known) for node in nodes]
@@ -541,7 +540,7 @@ class _Judge:
         if self.choice.layout not in (choices.CLASS_FOLDERS, choices.TREE) or flat:
             class_roots = [root.path for root in roots if root.below]
             if survey is not None:
-                found = find_tables.FoundTables(self.survey, survey)
+                found = tables.FoundTables(self.survey, survey)
             table = found.labels(nodes, class_roots, [*self.split_paths - {*paths}])
             if table is not None:
                 return Part(TABLE, paths, table=table, of=of)
@@ -561,14 +560,14 @@ class _Judge:
             by = ARCHIVES if is_archives else FOLDERS
             return Part(by, tuple(root.path for root in roots), level=level, of=of)
         if split == VALIDATION and len(flat) == len(roots) == 1:
-            labels = trees.above(self.survey.file, of, trees.LABEL_FILES)
+            labels = devkit.above(self.survey.file, of, devkit.LABEL_FILES)
             if labels is not None:
                 return Part(FLAT, (roots[0].path,), labels=labels, of=of)
         return None
 
-    def _find_tables(self) -> find_tables.FoundTables:
+    def _find_tables(self) -> tables.FoundTables:
         if self._tables is None:
-            self._tables = find_tables.FoundTables(self.survey)
+            self._tables = tables.FoundTables(self.survey)
         return self._tables
 
     def _renamed(self, part: Part, training: Part, nodes: Sequence[Node]) -> Part:
@@ -626,7 +625,7 @@ class _Judge:
             elif len(same) == len(others):
                 raise self._refused(
                     f"{readable(inner.path)} holds {_listed(sorted(same))} once more, with other "
-                    f"images than beside it; {lines.splits([f'{inner.path}/**'], [])} for those "
+                    f"images than beside it; {split_lines([f'{inner.path}/**'], [])} for those "
                     "in it, or delete one of the two"
                 )
 
@@ -655,7 +654,7 @@ class _Judge:
             (first, *_) = pictures or classes
             raise self._refused(
                 f"{_listed(sorted(names))} are no classes by their names; name the folder of the "
-                f"images by {lines.splits([f'{first.path}/**'], [], is_sentence=False)}"
+                f"images by {split_lines([f'{first.path}/**'], [], is_sentence=False)}"
                 f"{self._hints()}; or write --layout classFolders (source.layout)"
             )
         several = [one for one in classes if one.folders() + bool(one.images) > 1]
@@ -689,7 +688,7 @@ class _Judge:
                 raise self._refused(
                     f"{readable(first.path)} and {readable(one.path)} both hold {_listed(shared)}: "
                     f"if those are the classes, choose one folder: "
-                    f"{lines.splits([f'{first.path}/**'], [], is_sentence=False)}, or join them: "
+                    f"{split_lines([f'{first.path}/**'], [], is_sentence=False)}, or join them: "
                     f"--class-level {level} (source.classLevel: {level}); if the folders above are "
                     f"the "
                     f"{len(classes)} classes, write --class-level 1 (source.classLevel: 1)"
@@ -722,7 +721,7 @@ class _Judge:
         if level is not None and tuple(level.path.split("/"))[-3:] == _KAGGLE:
             return choices.KAGGLE
         labels = None if validation is None else validation.labels
-        if labels is not None and trees.is_of_kit(labels):
+        if labels is not None and devkit.is_of_kit(labels):
             return choices.DEVKIT
         return choices.CLASS_FOLDERS if validation is None and level is None else choices.TREE
 
@@ -745,7 +744,7 @@ class _Judge:
         if part.by == SAMPLES:
             nodes = [self._node(root) for root in part.roots]
             shards = sum(max(1, len(node.archives())) for node in nodes)
-            return f"{lines.count(shards, 'shard')}, labels beside the images"
+            return f"{count(shards, 'shard')}, labels beside the images"
         if part.by == TABLE:
             assert part.table is not None
             return f"labels of {_base(str(part.table.file))}"
@@ -772,7 +771,7 @@ class _Judge:
         where = f"{_listed([node.path for node in nodes])}: " if nodes[0].path else ""
         if self.split_paths:
             where = f"{_listed(sorted(self.split_paths))} are splits, not classes; {where}"
-        pattern = lines.pattern(path for path, _, _ in self.survey.images())
+        pattern = pattern_line(path for path, _, _ in self.survey.images())
         named = f"; or label them by their names: {pattern}" if pattern else ""
         lie = (
             "are in one folder, and a network needs two or more classes; "
@@ -790,7 +789,7 @@ class _Judge:
         )
 
     def _hints(self) -> str:
-        return find_tables.hints(self.survey.tables)
+        return tables.hints(self.survey.tables)
 
     def _refused(self, what: str) -> InputError:
         return InputError(f"{self.where}: {what}")

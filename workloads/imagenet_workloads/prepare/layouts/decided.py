@@ -18,6 +18,12 @@ import numpy as np
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.entry_names import TRAINING, VALIDATION
+from imagenet_workloads.prepare.layouts import decide as decisions
+from imagenet_workloads.prepare.layouts import devkit
+from imagenet_workloads.prepare.layouts.choice import Choice
+from imagenet_workloads.prepare.layouts.decide import FLAT, SAMPLES, Decision, Part
+from imagenet_workloads.prepare.layouts.devkit import annotations_folder
+from imagenet_workloads.prepare.layouts.survey import Survey
 from imagenet_workloads.prepare.source import (
     Annotations,
     Image,
@@ -29,12 +35,6 @@ from imagenet_workloads.prepare.source import (
     Source,
     Validation,
 )
-from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.layouts import decide as decisions
-from imagenet_workloads.prepare.sources.layouts.choice import Choice
-from imagenet_workloads.prepare.sources.layouts.decide import FLAT, SAMPLES, Decision, Part
-from imagenet_workloads.prepare.sources.layouts.survey import Survey
-from imagenet_workloads.prepare.sources.tree import annotations_folder
 from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 
 _log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class DecidedSource(Source):
         """The file beside a tree with the words of its classes."""
         if self._given_words is None and self._words is None and self.decision.has_splits:
             part = self.decision.parts.get(VALIDATION) or self.decision.parts[TRAINING]
-            self._words = trees.words(self._listing.file, part.of)
+            self._words = devkit.words(self._listing.file, part.of)
         return self._given_words or self._words
 
     @own_words.setter

@@ -29,10 +29,14 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import matlab
-from imagenet_workloads.prepare.sources.layouts import tables
-from imagenet_workloads.prepare.stores import blob
-from imagenet_workloads.prepare.stores.blob import LabelFile, readable
+from imagenet_workloads.prepare.layouts import devkit, tables
+from imagenet_workloads.prepare.stores.blob import (
+    InMemory,
+    LabelFile,
+    as_label_file,
+    content_of,
+    readable,
+)
 
 UNKNOWN = -1
 
@@ -61,7 +65,7 @@ def read(
         InputError: the file cannot be read, a line is wrong, or an image has no line.
     """
     # Read once: a file of a server would take a request each time.
-    path = blob.InMemory(blob.as_label_file(path))
+    path = InMemory(as_label_file(path))
     if next(lines(path), None) is None:
         raise InputError(f"{path}: holds no labels")
     classes = _ClassNames(class_names)
@@ -83,10 +87,10 @@ def fingerprint(path: Path | LabelFile) -> str:
     Raises:
         InputError: it cannot be read.
     """
-    digest = hashlib.sha256(blob.content_of(path))
-    translation = blob.as_label_file(path).beside(matlab.FILE_NAME)
+    digest = hashlib.sha256(content_of(path))
+    translation = as_label_file(path).beside(devkit.META)
     if translation is not None:
-        digest.update(b"\0" + blob.content_of(translation))
+        digest.update(b"\0" + content_of(translation))
     return digest.hexdigest()
 
 
@@ -191,20 +195,20 @@ def _translation(path: Path | LabelFile, classes: _ClassNames) -> Callable[[str,
         if ids is None:
             ids = _ids(path, line, text)
         if text not in ids:
-            raise InputError(f"{path}: line {line}: {matlab.FILE_NAME} knows no class {text}")
+            raise InputError(f"{path}: line {line}: {devkit.META} knows no class {text}")
         return classes.number(ids[text])
 
     return translate
 
 
 def _ids(path: Path | LabelFile, line: int, text: str) -> dict[str, str]:
-    translation = blob.as_label_file(path).beside(matlab.FILE_NAME)
+    translation = as_label_file(path).beside(devkit.META)
     if translation is None:
         raise InputError(
             f"{path}: line {line}: {text} is no class's name; if it is an ID of ILSVRC2012, put "
-            f"the development kit's {matlab.FILE_NAME} beside the file; else write class names"
+            f"the development kit's {devkit.META} beside the file; else write class names"
         )
-    return {str(number): name for number, name in matlab.read_ids(translation).items()}
+    return {str(number): name for number, name in devkit.read_ids(translation).items()}
 
 
 class _Cells(NamedTuple):
@@ -227,7 +231,7 @@ def _cells(path: Path | LabelFile, names: Callable[[], Iterator[str]]) -> _Cells
     Raises:
         InputError: which column has the classes is not clear.
     """
-    file = blob.as_label_file(path)
+    file = as_label_file(path)
     layout = tables.layout_of(file, "")
     if layout.delimiter not in (",", ";", "\t"):
         return None
@@ -315,7 +319,7 @@ def lines(path: Path | LabelFile) -> Iterator[tuple[int, str]]:
         InputError: the file cannot be read, or is no text.
     """
     try:
-        with blob.as_label_file(path).open() as file:
+        with as_label_file(path).open() as file:
             text = io.TextIOWrapper(file, _encoding(file.peek(2)), "surrogateescape")
             for number, line in enumerate(text, 1):
                 columns = _COLUMN.search(line)
