@@ -21,7 +21,6 @@ from imagenet_workloads.prepare.entry_names import (
     splits,
 )
 from imagenet_workloads.prepare.in_order import map_in_order
-from imagenet_workloads.prepare.layouts import devkit as trees
 from imagenet_workloads.prepare.source import Annotations, Image, Listing, Notes, Source
 from imagenet_workloads.prepare.stores.blob import LabelFile, changed, readable
 from imagenet_workloads.prepare.stores.s3 import S3Labels
@@ -34,7 +33,7 @@ from imagenet_workloads.prepare.stores.volume import (
     sorted_names,
 )
 
-KIND, FLAT = "folder of folders", "flat folder"
+FOLDER, FLAT_FOLDER = "folder of folders", "flat folder"
 
 # The levels whose names are counted first, to tell the share.
 _COUNTED = 3
@@ -52,7 +51,7 @@ class FolderListing(Listing):
             root: the folder from which paths are.
             start: the folder to list, from there; links out of it are refused.
         """
-        self.kind = KIND
+        self.kind = FOLDER
         self.start = start
         self.where = str(root / start)
         self.below = "--source", f"{root}/", "path"
@@ -138,7 +137,7 @@ class FolderListing(Listing):
 
     def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
         """The kind in plans."""
-        return FLAT if is_flat else KIND
+        return FLAT_FOLDER if is_flat else FOLDER
 
 
 class FolderReader(Source):
@@ -164,7 +163,7 @@ class FlatFolder(FolderListing):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.kind = FLAT
+        self.kind = FLAT_FOLDER
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in an order that depends on their names alone."""
@@ -379,13 +378,6 @@ class _S3Annotations:
 
     def _read(self, key: str) -> tuple[str, bytes]:
         return key, self._bucket.read(key, (0, LARGEST + 1))[1]
-
-
-def open_prefix(bucket: Bucket, prefix: str) -> S3Folder:
-    """Lists a prefix; in Kaggle's tree, files of labels may lie above it."""
-    parts = [part for part in prefix.split("/") if part]
-    above = len(parts) - trees.kaggle_root(parts)
-    return S3Folder(bucket, "/".join(parts[:above]), "/".join(parts[above:]))
 
 
 def _is_kaggle(folders: Sequence[str]) -> bool:

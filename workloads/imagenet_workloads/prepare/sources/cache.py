@@ -1,23 +1,33 @@
 """A cache on a volume: imagenet-fetch stores the files of servers there, index and pack read them.
 
 Each file has a folder, named after the file and its address. `fetched.json` in it names the file
-with the content, and is written last.
+with the content, and is written last. The list of the files that a server has, such as those of a
+prefix, is one more file, in a folder that holds the folders of its files. It is stored last, with
+the version of each file. So index and pack ask no server, and index notices a file that a later
+fetch has replaced.
 """
 
 import hashlib
 import io
-from collections.abc import Callable, Iterable
-from contextlib import closing
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources.open_files import OpenFiles
+from imagenet_workloads.prepare import atomic_files
+from imagenet_workloads.prepare.containers import parquet
+from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import LabelFile, changed
-from imagenet_workloads.prepare.stores.remote import RemoteBlob, Version, WholeFile
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, Version, WholeFile
 
 FOLDER = "fetched"
 """The folder in the volume of a cache."""
@@ -26,6 +36,76 @@ ABANDONED_SECONDS = 7 * 24 * 3600.0
 """The age of what a job leaves that is suspended or deleted while it fetches; it is deleted."""
 
 _RECORD = "fetched.json"
+
+MOST_OPEN_FILES = 256
+"""The most descriptors that stay open. A process may open 1,024 files, and has others."""
+
+
+@dataclass
+class _OpenFile:
+    """A descriptor, and the number of reads that use it now."""
+
+    descriptor: int
+    reads: int = 0
+
+
+class OpenFiles:
+    """Files that stay open until others were read later; may be used from several threads.
+
+    A source may have more files than a process may open, and training reads them in any order.
+    """
+
+    def __init__(self) -> None:
+        """Opens nothing yet."""
+        self._lock = Lock()
+        self._open: OrderedDict[Hashable, _OpenFile] = OrderedDict()
+
+    def read(self, reader: Hashable, path: Path, offset: int, size: int) -> bytes:
+        """The bytes of a range.
+
+        Args:
+            reader: who reads: each reader has a descriptor of its file.
+            path: of the file.
+            offset: of the first byte.
+            size: in bytes.
+
+        Raises:
+            InputError: the path leads to no file.
+            OSError: it cannot be opened or read.
+        """
+        with self._descriptor(reader, path) as descriptor:
+            return os.pread(descriptor, size, offset)
+
+    def close(self, reader: Hashable) -> None:
+        """Closes the file of a reader, if it is open."""
+        with self._lock:
+            file = self._open.pop(reader, None)
+        if file is not None:
+            os.close(file.descriptor)
+
+    @contextmanager
+    def _descriptor(self, reader: Hashable, path: Path) -> Iterator[int]:
+        with self._lock:
+            file = self._open.get(reader)
+            if file is None:
+                file = self._open[reader] = _OpenFile(regular_files.open_file(path))
+            self._open.move_to_end(reader)
+            file.reads += 1
+        try:
+            yield file.descriptor
+        finally:
+            with self._lock:
+                file.reads -= 1
+                self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        """Closes the files that were read longest ago, unless a thread reads them now."""
+        surplus = len(self._open) - MOST_OPEN_FILES
+        if surplus > 0:
+            idle = [reader for reader, file in self._open.items() if not file.reads]
+            for reader in idle[:surplus]:
+                os.close(self._open.pop(reader).descriptor)
+
 
 # One for the process, because the limit of open files is that of the process.
 _OPEN_FILES = OpenFiles()
@@ -222,3 +302,149 @@ class FileToFetch:
     stale_folders: Callable[[], Iterable[Path]] = tuple
     checksum_remedy: str = "upload the file again, or correct its checksum"
     is_list: bool = False
+
+
+Opener = Callable[[], RemoteBlob | WholeFile]
+
+_NAME = "files.json"
+# A checksum of the list is the server's.
+_REMEDY = "fetch it again; if that fails too, report it to the dataset's owner"
+
+
+@dataclass(frozen=True)
+class CachedFiles:
+    """A list of files in a cache, and its files.
+
+    Attributes:
+        list_entry: of the list; the folders of its files are beside it.
+    """
+
+    list_entry: CacheEntry
+
+    def open_listed(self) -> tuple[str, RemoteFiles]:
+        """The commit of the list, empty if it has none, and its files for index.
+
+        Raises:
+            InputError: the list is not in the cache, or is damaged.
+        """
+        fields = self._read_list()
+        tags = fields.object("files")
+
+        def open_blob(name: str) -> CachedFile:
+            entry = self._entry(name)
+            record = entry.record()
+            if record is not None and _tag(record.checksum, record.version) != tags.text(name):
+                raise InputError(
+                    f"{entry.where}: another fetch has replaced it since the list was stored; "
+                    "run imagenet-fetch again"
+                )
+            return entry.open()
+
+        return fields.text("commit"), self._files(sorted(tags.values), open_blob)
+
+    def open_planned(self) -> RemoteFiles:
+        """The files for pack, which knows their names and tags."""
+        return self._files((), lambda name: self._stored(name).open())
+
+    def to_fetch(
+        self, checksums: Mapping[str, str], opener: Callable[[str], Opener], commit: str = ""
+    ) -> Iterator[FileToFetch]:
+        """The files, and the list last.
+
+        Args:
+            checksums: of the files to store, by their paths; empty if unknown.
+            opener: returns what asks the server for a file.
+            commit: of the files; empty if they have none.
+        """
+        tags = dict(checksums)
+
+        def open_noted(name: str) -> RemoteBlob | WholeFile:
+            blob = opener(name)()
+            tags[name] = _tag(checksums[name], blob.version)
+            return blob
+
+        for name, checksum in checksums.items():
+            yield FileToFetch(
+                _base(name),
+                self._entry(name),
+                is_archive=not name.endswith(parquet.SUFFIX),
+                checksum=checksum,
+                open=partial(open_noted, name),
+                checksum_remedy=_REMEDY,
+            )
+        listed = self._listed_folders()
+
+        def open_list() -> RemoteBlob:
+            document = {"commit": commit, "files": tags}
+            return _List(self.list_entry.where, json.dumps(document).encode())
+
+        def stale_folders() -> Iterable[Path]:
+            return self._stale_folders(listed, {self._entry(name).folder for name in checksums})
+
+        entry = self.list_entry
+        yield FileToFetch(_NAME, entry, False, "", open_list, stale_folders, is_list=True)
+
+    def _read_list(self) -> Fields:
+        with closing(self.list_entry.open()) as file:
+            text = file.read(0, file.size).decode(errors="replace")
+        return Fields.parse(text, str(self.list_entry.folder))
+
+    def _listed_folders(self) -> set[Path]:
+        """The folders of the files of the list that is in the cache; none without a list."""
+        if self.list_entry.record() is None:
+            return set()
+        return {self._entry(name).folder for name in self._read_list().object("files").values}
+
+    def _stale_folders(self, listed: set[Path], current: set[Path]) -> list[Path]:
+        """The folders that are deleted: a fetch of another list may fill others now."""
+        folder = self.list_entry.folder
+        oldest = atomic_files.volume_clock(folder) - ABANDONED_SECONDS
+        others = [one for one in folder.iterdir() if one.is_dir() and one not in current]
+        return [one for one in others if one in listed or _is_older(one, oldest)]
+
+    def _stored(self, name: str) -> CacheEntry:
+        """The entry of a file, or of the compressed tar that was stored decompressed."""
+        entries = (self._entry(form) for form in compressed.name_forms(name))
+        return next((one for one in entries if one.record() is not None), self._entry(name))
+
+    def _entry(self, name: str) -> CacheEntry:
+        where = f"{self.list_entry.where.rstrip('/')}/{name}"
+        return entry_in_folder(self.list_entry.folder, _base(name), where)
+
+    def _files(self, names: Iterable[str], open_blob: Callable[[str], CachedFile]) -> RemoteFiles:
+        where = self.list_entry.where.rstrip("/")
+        return RemoteFiles(where, tuple(names), open_blob, CachedFile.at_once)
+
+
+class _List:
+    """The list before it is stored, as a `RemoteBlob`."""
+
+    at_once = 1
+    cache_field = ""
+
+    def __init__(self, where: str, content: bytes) -> None:
+        self.where = where
+        self.size = len(content)
+        self.version = Version(where, self.size, hashlib.sha256(content).hexdigest())
+        self._content = content
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes of a range."""
+        return self._content[offset : offset + size]
+
+    def close(self) -> None:
+        """Closes nothing."""
+
+
+def _tag(checksum: str, version: Version) -> str:
+    """By what a file of the list is recognized; the size of a version may be unknown at first."""
+    return checksum or version.etag or version.last_modified
+
+
+def _is_older(folder: Path, time: float) -> bool:
+    status = regular_files.status_of(folder)
+    return status is not None and status.st_mtime < time
+
+
+def _base(name: str) -> str:
+    return name.rpartition("/")[2]

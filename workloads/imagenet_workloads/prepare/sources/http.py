@@ -6,7 +6,7 @@ file may have validation images, whose label file is a third.
 
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.source import Source, Validation
-from imagenet_workloads.prepare.sources import name_ranges, remote_archives
-from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import (
     CachedLabels,
     CacheEntry,
@@ -31,15 +29,15 @@ from imagenet_workloads.prepare.sources.kind import (
     add_max_requests,
     add_words_and_boxes,
 )
-from imagenet_workloads.prepare.sources.remote import (
+from imagenet_workloads.prepare.sources.opening import (
+    KINDS,
+    KINDS_OF_SEVERAL,
     is_of_option,
+    open_archives,
+    open_planned_archives,
     open_remote,
     open_remote_planned,
     open_remote_validation,
-)
-from imagenet_workloads.prepare.sources.remote_archives import (
-    open_archives,
-    open_planned_archives,
 )
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
 from imagenet_workloads.prepare.stores.http import (
@@ -71,7 +69,7 @@ class HttpKind(RemoteKind):
 
     name = "http"
     options = "--http-file"
-    planned_as = (*KINDS, *remote_archives.KINDS)
+    planned_as = (*KINDS, *KINDS_OF_SEVERAL)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --http-file and what describes the files."""
@@ -189,7 +187,7 @@ def _folder(parsed: Namespace) -> RemoteFiles:
 
 def _names(parsed: Namespace) -> Sequence[str]:
     """The names of the archives of --http-folder."""
-    return name_ranges.expanded(parsed.http_name or ()) or ()
+    return expanded_names(parsed.http_name or ()) or ()
 
 
 def _addresses(parsed: Namespace) -> list[tuple[str, str]]:
@@ -302,7 +300,7 @@ def _mistake_of_folder(parsed: Namespace) -> str | None:
         return None
     if parsed.http_archive is not None or parsed.http_path_in_archive is not None:
         return "--http-archive and --http-path-in-archive do not go with --http-folder"
-    names = name_ranges.expanded(parsed.http_name)
+    names = expanded_names(parsed.http_name)
     if names is None:
         return "--http-name: write different names, such as x-{000..127}.tar, 100,000 at most"
     if not {name for name, _ in parsed.http_file or ()}.isdisjoint(names):
@@ -369,3 +367,31 @@ def _add_reading_options(add_argument: Any) -> None:
         help="the file with the validation images: flat, as ILSVRC2012_img_val.tar, or an "
         "archive of class folders",
     )
+
+
+MOST_NAMES = 100_000
+
+_RANGE = re.compile(r"([^{}]*)\{(\d{1,9})\.\.(\d{1,9})\}([^{}]*)")
+
+
+def expanded_names(names: Iterable[str]) -> list[str] | None:
+    """All names, sorted; None if one has a wrong range or comes twice, or if they are too many.
+
+    Args:
+        names: each with one range of numbers at most, of as many digits as its first number has.
+    """
+    found: list[str] = []
+    for name in names:
+        match = _RANGE.fullmatch(name)
+        if match is None:
+            if {"{", "}"} & set(name):
+                return None
+            found.append(name)
+            continue
+        start, first, last, end = match.groups()
+        count = int(last) - int(first) + 1
+        if not 0 < count <= MOST_NAMES - len(found):
+            return None
+        width = len(first)
+        found += [f"{start}{int(first) + one:0{width}}{end}" for one in range(count)]
+    return sorted(found) if len(set(found)) == len(found) <= MOST_NAMES else None

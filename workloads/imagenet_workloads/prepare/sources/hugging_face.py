@@ -19,11 +19,14 @@ from imagenet_workloads.prepare.containers import parquet, samples
 from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.layouts import file_splits
 from imagenet_workloads.prepare.source import Source
-from imagenet_workloads.prepare.sources import archives
-from imagenet_workloads.prepare.sources.cache import FileToFetch, cache_entry
-from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
+from imagenet_workloads.prepare.sources.cache import CachedFiles, FileToFetch, Opener, cache_entry
 from imagenet_workloads.prepare.sources.kind import RemoteKind, add_max_requests
-from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
+from imagenet_workloads.prepare.sources.opening import (
+    KINDS,
+    open_remote,
+    open_remote_planned,
+    pinned,
+)
 from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, open_to_fetch
 from imagenet_workloads.prepare.stores.remote import RemoteFiles, limit
 
@@ -37,7 +40,7 @@ class HuggingFaceKind(RemoteKind):
 
     name = "huggingFace"
     options = "--hf-dataset"
-    planned_as = (parquet.KIND, samples.KIND, *archives.KINDS)
+    planned_as = (parquet.KIND, samples.KIND, *KINDS)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --hf-dataset and what describes its files."""

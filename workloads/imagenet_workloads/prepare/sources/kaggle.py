@@ -18,10 +18,14 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.containers import parquet, samples
 from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.source import Source
-from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import CacheEntry, FileToFetch, cache_entry
 from imagenet_workloads.prepare.sources.kind import RemoteKind, add_max_requests
-from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
+from imagenet_workloads.prepare.sources.opening import (
+    KINDS,
+    open_remote,
+    open_remote_planned,
+    pinned,
+)
 from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, open_to_fetch
 
 _CACHE_FIELD = "source.kaggle.cache"

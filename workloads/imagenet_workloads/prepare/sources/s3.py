@@ -15,35 +15,34 @@ from imagenet_workloads.prepare.containers.folder import (
     S3FlatFolder,
     S3Folder,
     S3Reader,
-    open_prefix,
 )
 from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.layouts import devkit, file_splits
 from imagenet_workloads.prepare.layouts.decided import DecidedSource
 from imagenet_workloads.prepare.source import Source, Validation
-from imagenet_workloads.prepare.sources import remote_archives
-from imagenet_workloads.prepare.sources.archives import KINDS
 from imagenet_workloads.prepare.sources.cache import (
+    CachedFiles,
     CachedLabels,
     CacheEntry,
     FileToFetch,
+    Opener,
     cache_entry,
 )
-from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
 from imagenet_workloads.prepare.sources.kind import (
     RemoteKind,
     add_max_requests,
     add_words_and_boxes,
 )
-from imagenet_workloads.prepare.sources.remote import (
+from imagenet_workloads.prepare.sources.opening import (
+    KINDS,
+    KINDS_OF_SEVERAL,
     is_of_option,
+    is_one_of_several,
+    open_archives,
+    open_planned_archives,
     open_remote,
     open_remote_planned,
     open_remote_validation,
-)
-from imagenet_workloads.prepare.sources.remote_archives import (
-    open_archives,
-    open_planned_archives,
 )
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
 from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, limit
@@ -58,7 +57,7 @@ class S3Kind(RemoteKind):
 
     name = "s3"
     options = "--s3-bucket"
-    planned_as = (S3Folder.kind, S3FlatFolder.kind, *remote_archives.KINDS, *KINDS)
+    planned_as = (S3Folder.kind, S3FlatFolder.kind, *KINDS_OF_SEVERAL, *KINDS)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --s3-bucket and what describes its objects."""
@@ -115,7 +114,7 @@ class S3Kind(RemoteKind):
             most = parsed.s3_max_requests
             return open_archives(files, most, S3Blob.cache_field, choices.of(parsed))
         if parsed.s3_prefix is not None:
-            listing = open_prefix(_bucket(parsed), parsed.s3_prefix)
+            listing = _listing(_bucket(parsed), parsed.s3_prefix)
             source = DecidedSource(listing, choices.of(parsed))
             source.limit = limit(parsed.s3_max_requests, S3Blob.cache_field, is_loose=True)
             return source
@@ -144,7 +143,7 @@ class S3Kind(RemoteKind):
         kind = planned.text("kind")
         is_validation = is_of_option(planned, _VALIDATION)
         path = parsed.s3_validation if is_validation else parsed.s3_key or parsed.s3_prefix
-        if kind in remote_archives.KINDS and not is_validation and parsed.s3_key is None:
+        if kind in KINDS_OF_SEVERAL and not is_validation and parsed.s3_key is None:
             return open_planned_archives(planned, _planned_archives(parsed))
         if path is None:
             raise InputError(f"{_VALIDATION} is missing: the plan needs its images")
@@ -209,7 +208,7 @@ def _planned_archives(parsed: Namespace) -> RemoteFiles:
 def _listed(parsed: Namespace) -> Sequence[str]:
     """The archives directly below --s3-prefix; none if class folders are there."""
     folders, objects = _bucket(parsed).folders(parsed.s3_prefix.strip("/"))
-    names = [_name(one.key) for one in objects if remote_archives.is_archive(_name(one.key))]
+    names = [_name(one.key) for one in objects if is_one_of_several(_name(one.key))]
     # As on a volume, class folders count whatever is beside them.
     has_folders = any(not _name(folder.rstrip("/")).startswith(".") for folder in folders)
     return () if has_folders else names
@@ -279,6 +278,13 @@ def _beside(key: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
+def _listing(bucket: Bucket, prefix: str) -> S3Folder:
+    """The images of a prefix; in Kaggle's tree, files of labels may lie above it."""
+    parts = [part for part in prefix.split("/") if part]
+    above = len(parts) - devkit.kaggle_root(parts)
+    return S3Folder(bucket, "/".join(parts[:above]), "/".join(parts[above:]))
+
+
 def _open_validation(parsed: Namespace, is_flat: bool) -> Source:
     """Opens validation images: an archive by its suffix, or a prefix."""
     path: str = parsed.s3_validation
@@ -288,7 +294,7 @@ def _open_validation(parsed: Namespace, is_flat: bool) -> Source:
     source: Source = (
         S3FlatFolder(bucket, path)
         if is_flat
-        else DecidedSource(open_prefix(bucket, path), choices.VALIDATION_ALONE)
+        else DecidedSource(_listing(bucket, path), choices.VALIDATION_ALONE)
     )
     source.plan_fields = {"option": _VALIDATION}
     return source

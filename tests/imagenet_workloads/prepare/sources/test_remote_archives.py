@@ -8,7 +8,7 @@ import pytest
 
 from imagenet_workloads.commands import fetch, index, pack
 from imagenet_workloads.prepare.layouts import decide as decisions
-from imagenet_workloads.prepare.sources.name_ranges import expanded
+from imagenet_workloads.prepare.sources.http import expanded_names
 from support.file_server import FileServer
 from support.parquet_files import hugging_face, rows
 from support.pictures import collection, tar, zipped
@@ -253,7 +253,12 @@ def test_a_mistake_in_the_options(
 
 
 def test_ranges_of_names() -> None:
-    assert expanded(["x-{08..10}.tar", "a.tar"]) == ["a.tar", "x-08.tar", "x-09.tar", "x-10.tar"]
-    assert expanded(["x-{0..99999}.tar", "a.tar"]) is None
-    assert expanded(["x-{0..1}-{0..1}.tar"]) is None
-    assert expanded(["a.tar", "a.tar"]) is None
+    assert expanded_names(["x-{08..10}.tar", "a.tar"]) == [
+        "a.tar",
+        "x-08.tar",
+        "x-09.tar",
+        "x-10.tar",
+    ]
+    assert expanded_names(["x-{0..99999}.tar", "a.tar"]) is None
+    assert expanded_names(["x-{0..1}-{0..1}.tar"]) is None
+    assert expanded_names(["a.tar", "a.tar"]) is None

@@ -15,8 +15,8 @@ from imagenet_workloads.clients import http
 from imagenet_workloads.clients.http import Address, HttpClient, Login
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.source import Notes
+from imagenet_workloads.prepare.sources.opening import open_remote
 from imagenet_workloads.prepare.sources.reading_estimate import sample_size
-from imagenet_workloads.prepare.sources.remote import open_remote
 from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, download
 from support.file_server import Fault, FileServer, Handler, basic
 

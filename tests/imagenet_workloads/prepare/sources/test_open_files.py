@@ -8,7 +8,7 @@ import pytest
 
 from imagenet_workloads.commands import fetch
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import open_files
+from imagenet_workloads.prepare.sources import cache
 from imagenet_workloads.prepare.sources.cache import CachedFile
 from imagenet_workloads.prepare.stores.blob import SourceChangedError
 from support.file_server import FileServer, Handler
@@ -20,8 +20,8 @@ from support.processes import DEADLINE_SECONDS
 FEW_FILES = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-from imagenet_workloads.prepare.sources import open_files
-open_files.MOST_OPEN_FILES = 16
+from imagenet_workloads.prepare.sources import cache
+cache.MOST_OPEN_FILES = 16
 """
 
 
@@ -81,7 +81,7 @@ def test_fetch_begins_several_files_at_the_same_time(tmp_path: Path) -> None:
 def test_the_files_read_last_stay_open(
     files: list[CachedFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_files, "MOST_OPEN_FILES", 3)
+    monkeypatch.setattr(cache, "MOST_OPEN_FILES", 3)
     for number in (0, 1, 2, 0, 3, 4, 0):
         assert files[number].read(0, 1) == b"%d" % number
     assert opened(tmp_path) == ["0.tar", "3.tar", "4.tar"]
@@ -93,7 +93,7 @@ def test_the_files_read_last_stay_open(
 def test_threads_read_the_right_file_while_others_are_closed(
     files: list[CachedFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_files, "MOST_OPEN_FILES", 1)
+    monkeypatch.setattr(cache, "MOST_OPEN_FILES", 1)
     order = [number % 5 for number in range(2000)]
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda number: files[number].read(0, 1), order))
