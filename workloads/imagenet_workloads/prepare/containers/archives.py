@@ -5,7 +5,6 @@ archives, each is a class, or all are WebDataset's shards. One archive a class i
 divides ImageNet, and how image-net.org gives single classes.
 """
 
-import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +51,14 @@ from imagenet_workloads.prepare.source import (
     Notes,
     Source,
 )
-from imagenet_workloads.prepare.stores.blob import Blob, FileSet, LabelFile, changed, readable
+from imagenet_workloads.prepare.stores.blob import (
+    Blob,
+    FileSet,
+    LabelFile,
+    changed,
+    in_memory,
+    readable,
+)
 from imagenet_workloads.prepare.stores.compressed import require_uncompressed
 from imagenet_workloads.prepare.stores.remote import HeaderWindow
 
@@ -147,7 +153,14 @@ class ArchiveListing(Listing):
     def file(self, path: str) -> LabelFile | None:
         """A file in the archive, inside the listed folder or above it."""
         member = self._files.get(path)
-        return None if member is None else _MemberFile(self.archive, member, self)
+        if member is None:
+            return None
+        archive, folder = self.archive, path.rpartition("/")[0]
+        return LabelFile(
+            f"{self.where}: {readable(path)}",
+            lambda: in_memory(archive.read(member.name, member.offset, member.size)),
+            lambda name: self.file(join(folder, name)),
+        )
 
     def naming(self, roots: Sequence[str], *, has_labels: bool) -> Naming:
         """The names of images are their paths; those in a shard begin with its name."""
@@ -371,28 +384,6 @@ class FlatArchive(ArchiveListing):
             for image in self._plain(member, notes):
                 notes.share = min(1.0, image.offset / self.archive.blob.size)
                 yield image
-
-
-class _MemberFile:
-    """A member of an archive as a `LabelFile`."""
-
-    def __init__(self, archive: Archive, member: Member, listing: ArchiveListing) -> None:
-        self._archive = archive
-        self._member = member
-        self._listing = listing
-
-    def __str__(self) -> str:
-        return f"{self._archive.blob.where}: {readable(self._member.name)}"
-
-    def open(self) -> io.BufferedReader:
-        """Its content."""
-        content = self._archive.read(self._member.name, self._member.offset, self._member.size)
-        return io.BufferedReader(io.BytesIO(content))
-
-    def beside(self, name: str) -> LabelFile | None:
-        """The file of this name in the same folder."""
-        folder = self._member.name.rpartition("/")[0]
-        return self._listing.file(join(folder, name))
 
 
 def is_archive(member: Member) -> bool:

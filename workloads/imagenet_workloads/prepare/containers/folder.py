@@ -23,7 +23,7 @@ from imagenet_workloads.prepare.entry_names import (
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.source import Annotations, Image, Listing, Notes, Source
 from imagenet_workloads.prepare.stores.blob import LabelFile, changed, readable
-from imagenet_workloads.prepare.stores.s3 import S3Labels
+from imagenet_workloads.prepare.stores.s3 import label_object
 from imagenet_workloads.prepare.stores.volume import (
     Links,
     file_below,
@@ -309,7 +309,7 @@ class S3Folder(Listing):
         is_listed = path in self._files
         if not is_listed and self.start and not path.startswith(f"{self.start}/"):
             is_listed = path in self._names_above(path.rpartition("/")[0])
-        return S3Labels(self._bucket, f"{self._root}{path}") if is_listed else None
+        return label_object(self._bucket, f"{self._root}{path}") if is_listed else None
 
     def _names_above(self, folder: str) -> frozenset[str]:
         _, objects = self._bucket.folders(join(self._prefix, folder))

@@ -31,10 +31,10 @@ import numpy.typing as npt
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.layouts import devkit, tables
 from imagenet_workloads.prepare.stores.blob import (
-    InMemory,
     LabelFile,
     as_label_file,
     content_of,
+    read_once,
     readable,
 )
 
@@ -65,7 +65,7 @@ def read(
         InputError: the file cannot be read, a line is wrong, or an image has no line.
     """
     # Read once: a file of a server would take a request each time.
-    path = InMemory(as_label_file(path))
+    path = read_once(as_label_file(path))
     if next(lines(path), None) is None:
         raise InputError(f"{path}: holds no labels")
     classes = _ClassNames(class_names)

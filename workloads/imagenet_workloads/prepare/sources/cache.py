@@ -26,7 +26,7 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.containers import parquet
 from imagenet_workloads.prepare.stores import compressed
-from imagenet_workloads.prepare.stores.blob import LabelFile, changed
+from imagenet_workloads.prepare.stores.blob import LabelFile, changed, in_memory
 from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, Version, WholeFile
 
 FOLDER = "fetched"
@@ -250,33 +250,25 @@ class CachedFile:
         _OPEN_FILES.close(self)
 
 
-class CachedLabels:
-    """A label file in the cache as a `LabelFile`."""
+def cached_labels(entry: CacheEntry, entry_of: Callable[[str], CacheEntry | None]) -> LabelFile:
+    """A label file in the cache.
 
-    def __init__(self, entry: CacheEntry, beside: Callable[[str], CacheEntry | None]) -> None:
-        """Opens nothing yet.
+    Args:
+        entry: of the file.
+        entry_of: the entry of the file with another name in the same folder.
+    """
 
-        Args:
-            entry: of the file.
-            beside: the entry of the file with another name in the same folder.
-        """
-        self._entry = entry
-        self._beside = beside
+    def read() -> io.BufferedReader:
+        with closing(entry.open()) as file:
+            return in_memory(file.read(0, file.size))
 
-    def __str__(self) -> str:
-        return self._entry.where
-
-    def open(self) -> io.BufferedReader:
-        """Its content."""
-        with closing(self._entry.open()) as file:
-            return io.BufferedReader(io.BytesIO(file.read(0, file.size)))
-
-    def beside(self, name: str) -> LabelFile | None:
-        """The file of this name in the same folder, if it was fetched too."""
-        entry = self._beside(name)
-        if entry is None or entry.record() is None:
+    def beside(name: str) -> LabelFile | None:
+        other = entry_of(name)
+        if other is None or other.record() is None:
             return None
-        return CachedLabels(entry, self._beside)
+        return cached_labels(other, entry_of)
+
+    return LabelFile(entry.where, read, beside)
 
 
 @dataclass(frozen=True)

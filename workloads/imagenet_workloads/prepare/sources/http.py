@@ -19,10 +19,10 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources.cache import (
-    CachedLabels,
     CacheEntry,
     FileToFetch,
     cache_entry,
+    cached_labels,
 )
 from imagenet_workloads.prepare.sources.kind import (
     RemoteKind,
@@ -44,9 +44,9 @@ from imagenet_workloads.prepare.stores.http import (
     CACHE_FIELD,
     HttpBlob,
     ServedFile,
-    ServedLabels,
     download,
     open_to_fetch,
+    served_labels,
 )
 from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles
 
@@ -76,7 +76,7 @@ class HttpKind(RemoteKind):
         group = parser.add_argument_group(
             "images on a server", "The login is in $IMAGENET_CREDENTIALS/username and /password."
         )
-        _add_reading_options(group.add_argument)
+        self.add_reading_options(group.add_argument)
         add_max_requests(group.add_argument, "http")
         group.add_argument(
             "--http-labels",
@@ -86,17 +86,42 @@ class HttpKind(RemoteKind):
         )
         add_words_and_boxes(group.add_argument, "http", "NAME")
 
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds the options that open the archives."""
-        _add_reading_options(parser.add_argument)
+    def add_reading_options(self, add_argument: Any) -> None:
+        """Adds the options by which both programs open the images."""
+        pair: Mapping[str, Any] = {"nargs": 2, "action": "append", "type": types.text}
+        add_argument(
+            "--http-file",
+            metavar=("NAME", "URL"),
+            help="a file, and the name by which other options refer to it; may be repeated",
+            **pair,
+        )
+        for option, (value, help) in _PAIRS.items():
+            add_argument(option, metavar=("NAME", value), help=help, **pair)
+        add_argument(
+            "--http-archive",
+            type=types.text,
+            metavar="NAME",
+            help="the file with the classes: a tar or zip of class archives, or of class folders "
+            "(default: the first file)",
+        )
+        _add_folder_options(add_argument)
+        add_argument(
+            "--http-path-in-archive",
+            type=types.text,
+            metavar="PATH",
+            help="the folder or archive in --http-archive that holds the classes",
+        )
+        add_argument(
+            "--http-validation",
+            type=types.text,
+            metavar="NAME",
+            help="the file with the validation images: flat, as ILSVRC2012_img_val.tar, or an "
+            "archive of class folders",
+        )
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --http-file or --http-folder is given."""
         return (parsed.http_file or parsed.http_folder) is not None
-
-    def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether one of them is given to imagenet-pack."""
-        return self.is_given(parsed)
 
     def mistake(self, parsed: Namespace) -> str | None:
         """Names must be of files, and validation images need labels and exclude a drawn split."""
@@ -243,12 +268,12 @@ class _Files:
             for file in self._files.values()
             if file.name not in archives
         }
-        return ServedLabels(name, self._files, contents)
+        return served_labels(name, self._files, contents)
 
     def words(self, name: str) -> LabelFile:
         """A file of words, which is read as a whole."""
         contents = {name: download(self._files[name], self._client)}
-        return ServedLabels(name, self._files, contents)
+        return served_labels(name, self._files, contents)
 
 
 class _CachedFiles:
@@ -268,11 +293,11 @@ class _CachedFiles:
         def beside(other: str) -> CacheEntry | None:
             return None if other in archives else self._entries.get(other)
 
-        return CachedLabels(self._entries[name], beside)
+        return cached_labels(self._entries[name], beside)
 
     def words(self, name: str) -> LabelFile:
         """A file of words."""
-        return CachedLabels(self._entries[name], lambda _: None)
+        return cached_labels(self._entries[name], lambda _: None)
 
 
 def _login(credentials: Credentials, has_queries: bool) -> Login | None:
@@ -333,39 +358,6 @@ def _add_folder_options(add_argument: Any) -> None:
         action="append",
         metavar="NAME",
         help="an archive in --http-folder, or many, as train-{000..127}.tar; may be repeated",
-    )
-
-
-def _add_reading_options(add_argument: Any) -> None:
-    pair: Mapping[str, Any] = {"nargs": 2, "action": "append", "type": types.text}
-    add_argument(
-        "--http-file",
-        metavar=("NAME", "URL"),
-        help="a file, and the name by which other options refer to it; may be repeated",
-        **pair,
-    )
-    for option, (value, help) in _PAIRS.items():
-        add_argument(option, metavar=("NAME", value), help=help, **pair)
-    add_argument(
-        "--http-archive",
-        type=types.text,
-        metavar="NAME",
-        help="the file with the classes: a tar or zip of class archives, or of class folders "
-        "(default: the first file)",
-    )
-    _add_folder_options(add_argument)
-    add_argument(
-        "--http-path-in-archive",
-        type=types.text,
-        metavar="PATH",
-        help="the folder or archive in --http-archive that holds the classes",
-    )
-    add_argument(
-        "--http-validation",
-        type=types.text,
-        metavar="NAME",
-        help="the file with the validation images: flat, as ILSVRC2012_img_val.tar, or an "
-        "archive of class folders",
     )
 
 

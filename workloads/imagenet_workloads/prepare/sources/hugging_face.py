@@ -47,20 +47,26 @@ class HuggingFaceKind(RemoteKind):
         group = parser.add_argument_group(
             "a dataset of Hugging Face", "The token is in $IMAGENET_CREDENTIALS/HF_TOKEN."
         )
-        _add_reading_options(group.add_argument)
+        self.add_reading_options(group.add_argument)
         add_max_requests(group.add_argument, "hf")
 
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds the options that open the files."""
-        _add_reading_options(parser.add_argument)
+    def add_reading_options(self, add_argument: Any) -> None:
+        """Adds the options by which both programs open the images."""
+        for option, value, help in (
+            ("--hf-dataset", "NAME", "the dataset, as ILSVRC/imagenet-1k"),
+            (
+                "--hf-endpoint",
+                "URL",
+                "the server (default: $HF_ENDPOINT, or https://huggingface.co)",
+            ),
+            ("--hf-revision", "NAME", "a branch, tag or commit (default: the default branch)"),
+            ("--hf-path", "PATH", "a file or folder of the dataset (default: all of it)"),
+        ):
+            add_argument(option, type=types.text, metavar=value, help=help)
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --hf-dataset is given."""
         return parsed.hf_dataset is not None
-
-    def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether --hf-dataset is given to imagenet-pack."""
-        return self.is_given(parsed)
 
     def open(self, parsed: Namespace) -> Source:
         """Asks for the files, and opens the Parquet files among them or the archive."""
@@ -172,13 +178,3 @@ def _archive(names: Iterable[str], dataset: str) -> str:
         what = f"{len(found)} tars and zips" if found else "neither Parquet files nor a tar or zip"
         raise InputError(f"{dataset}: holds {what}; write the path of one (path)")
     return found[0]
-
-
-def _add_reading_options(add_argument: Any) -> None:
-    for option, value, help in (
-        ("--hf-dataset", "NAME", "the dataset, as ILSVRC/imagenet-1k"),
-        ("--hf-endpoint", "URL", "the server (default: $HF_ENDPOINT, or https://huggingface.co)"),
-        ("--hf-revision", "NAME", "a branch, tag or commit (default: the default branch)"),
-        ("--hf-path", "PATH", "a file or folder of the dataset (default: all of it)"),
-    ):
-        add_argument(option, type=types.text, metavar=value, help=help)

@@ -46,20 +46,37 @@ class KaggleKind(RemoteKind):
             f"The key is in $IMAGENET_CREDENTIALS/{kaggle.TOKEN}, or in /{kaggle.USERNAME} and "
             f"/{kaggle.KEY}.",
         )
-        _add_reading_options(group.add_argument)
+        self.add_reading_options(group.add_argument)
         add_max_requests(group.add_argument, "kaggle")
 
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds the options that open the file."""
-        _add_reading_options(parser.add_argument)
+    def add_reading_options(self, add_argument: Any) -> None:
+        """Adds the options by which both programs open the images."""
+        for option, value, help in (
+            ("--kaggle-competition", "NAME", "the competition, as in the address of its page"),
+            ("--kaggle-dataset", "OWNER/NAME", "the dataset, as in the address of its page"),
+            (
+                "--kaggle-file",
+                "PATH",
+                "one file: an archive or a Parquet file (default: a zip of all)",
+            ),
+            (
+                "--kaggle-path-in-archive",
+                "PATH",
+                "the folder or archive in it that holds the classes",
+            ),
+            ("--kaggle-endpoint", "URL", "the server (default: https://www.kaggle.com)"),
+        ):
+            add_argument(option, type=types.text, metavar=value, help=help)
+        add_argument(
+            "--kaggle-version",
+            type=types.count,
+            metavar="N",
+            help="the version of the dataset (default: the newest)",
+        )
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --kaggle-competition or --kaggle-dataset is given."""
         return parsed.kaggle_competition is not None or parsed.kaggle_dataset is not None
-
-    def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether one of them is given to imagenet-pack."""
-        return self.is_given(parsed)
 
     def mistake(self, parsed: Namespace) -> str | None:
         """A competition and a dataset exclude each other, and only a dataset has versions."""
@@ -121,20 +138,3 @@ def _entry(parsed: Namespace) -> CacheEntry:
     download = _download(parsed)
     address = download.address
     return cache_entry(parsed.cache, download.name, address.url, address.query)
-
-
-def _add_reading_options(add_argument: Any) -> None:
-    for option, value, help in (
-        ("--kaggle-competition", "NAME", "the competition, as in the address of its page"),
-        ("--kaggle-dataset", "OWNER/NAME", "the dataset, as in the address of its page"),
-        ("--kaggle-file", "PATH", "one file: an archive or a Parquet file (default: a zip of all)"),
-        ("--kaggle-path-in-archive", "PATH", "the folder or archive in it that holds the classes"),
-        ("--kaggle-endpoint", "URL", "the server (default: https://www.kaggle.com)"),
-    ):
-        add_argument(option, type=types.text, metavar=value, help=help)
-    add_argument(
-        "--kaggle-version",
-        type=types.count,
-        metavar="N",
-        help="the version of the dataset (default: the newest)",
-    )

@@ -85,6 +85,18 @@ class SourceKind(ABC):
 class RemoteKind(SourceKind):
     """Files of a server or a bucket. With `--cache`, index and pack read them from the cache."""
 
+    @abstractmethod
+    def add_reading_options(self, add_argument: Any) -> None:
+        """Adds the options by which both programs open the images, to a parser or a group."""
+
+    def add_pack_options(self, parser: ArgumentParser) -> None:
+        """Adds the options that open the images."""
+        self.add_reading_options(parser.add_argument)
+
+    def is_given_again(self, parsed: Namespace) -> bool:
+        """Whether imagenet-pack has the options that name the files."""
+        return self.is_given(parsed)
+
     def add_fetch_options(self, parser: ArgumentParser) -> None:
         """Adds the options that name the files: those of imagenet-index."""
         self.add_index_options(parser)

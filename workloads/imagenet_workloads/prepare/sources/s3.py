@@ -22,11 +22,11 @@ from imagenet_workloads.prepare.layouts.decided import DecidedSource
 from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources.cache import (
     CachedFiles,
-    CachedLabels,
     CacheEntry,
     FileToFetch,
     Opener,
     cache_entry,
+    cached_labels,
 )
 from imagenet_workloads.prepare.sources.kind import (
     RemoteKind,
@@ -46,7 +46,7 @@ from imagenet_workloads.prepare.sources.opening import (
 )
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
 from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, limit
-from imagenet_workloads.prepare.stores.s3 import S3Blob, S3Labels
+from imagenet_workloads.prepare.stores.s3 import S3Blob, label_object
 
 _VALIDATION = "--s3-validation"
 _ARCHIVES = (".tar", ".zip", parquet.SUFFIX)
@@ -64,7 +64,7 @@ class S3Kind(RemoteKind):
         group = parser.add_argument_group(
             "images in a bucket", "The keys are in $IMAGENET_CREDENTIALS/AWS_ACCESS_KEY_ID, …"
         )
-        _add_reading_options(group.add_argument)
+        self.add_reading_options(group.add_argument)
         add_max_requests(group.add_argument, "s3")
         group.add_argument(
             "--s3-labels", type=types.text, metavar="KEY", help="the labels of --s3-validation"
@@ -77,17 +77,35 @@ class S3Kind(RemoteKind):
             help="sha256:DIGITS or md5:DIGITS of --s3-key, which imagenet-fetch compares",
         )
 
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds the options that open the images."""
-        _add_reading_options(parser.add_argument)
+    def add_reading_options(self, add_argument: Any) -> None:
+        """Adds the options by which both programs open the images."""
+        for option, value, help in (
+            ("--s3-bucket", "NAME", "the bucket of the images"),
+            ("--s3-endpoint", "URL", "the S3 API (default: that of AWS)"),
+            ("--s3-region", "NAME", "the bucket's region (default: us-east-1)"),
+            ("--s3-key", "KEY", "a tar or zip of class archives, or of class folders"),
+            (
+                "--s3-prefix",
+                "PREFIX",
+                "the prefix of class folders, or of a tree with both splits, if each image is an "
+                "object; or of archives",
+            ),
+            ("--s3-path-in-archive", "PATH", "the folder or archive in --s3-key with the classes"),
+            (_VALIDATION, "KEY", "a tar or zip of validation images, or their prefix"),
+        ):
+            add_argument(option, type=types.text, metavar=value, help=help)
+        add_argument(
+            "--s3-keys",
+            type=types.text,
+            action="append",
+            metavar="KEY",
+            help="one of several archives: of a class each, or shards of WebDataset; may be "
+            "repeated",
+        )
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --s3-bucket is given."""
         return parsed.s3_bucket is not None
-
-    def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether --s3-bucket is given to imagenet-pack."""
-        return self.is_given(parsed)
 
     def mistake(self, parsed: Namespace) -> str | None:
         """An archive and a prefix exclude each other, and so do the ways to validate."""
@@ -159,7 +177,7 @@ class S3Kind(RemoteKind):
         given = (parsed.s3_key, *(parsed.s3_keys or ()), parsed.s3_validation)
         archives = [one for one in given if one is not None]
         files = [] if parsed.s3_labels is None else [parsed.s3_labels]
-        if files and S3Labels(bucket, parsed.s3_labels).beside(devkit.META) is not None:
+        if files and label_object(bucket, parsed.s3_labels).beside(devkit.META) is not None:
             files.append(_beside(parsed.s3_labels, devkit.META))
         files += [] if parsed.s3_class_words is None else [parsed.s3_class_words]
         files += parsed.s3_bounding_boxes or ()
@@ -260,8 +278,8 @@ def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
 
 def _label_file(parsed: Namespace, key: str) -> LabelFile:
     if parsed.cache is None:
-        return S3Labels(_bucket(parsed), key)
-    return CachedLabels(_entry(parsed, key), lambda name: _entry(parsed, _beside(key, name)))
+        return label_object(_bucket(parsed), key)
+    return cached_labels(_entry(parsed, key), lambda name: _entry(parsed, _beside(key, name)))
 
 
 def _entry(parsed: Namespace, key: str) -> CacheEntry:
@@ -302,28 +320,3 @@ def _open_validation(parsed: Namespace, is_flat: bool) -> Source:
 
 def _bucket(parsed: Namespace) -> Bucket:
     return open_bucket(parsed.s3_bucket, parsed.s3_endpoint, parsed.s3_region)
-
-
-def _add_reading_options(add_argument: Any) -> None:
-    for option, value, help in (
-        ("--s3-bucket", "NAME", "the bucket of the images"),
-        ("--s3-endpoint", "URL", "the S3 API (default: that of AWS)"),
-        ("--s3-region", "NAME", "the bucket's region (default: us-east-1)"),
-        ("--s3-key", "KEY", "a tar or zip of class archives, or of class folders"),
-        (
-            "--s3-prefix",
-            "PREFIX",
-            "the prefix of class folders, or of a tree with both splits, if each image is an "
-            "object; or of archives",
-        ),
-        ("--s3-path-in-archive", "PATH", "the folder or archive in --s3-key with the classes"),
-        (_VALIDATION, "KEY", "a tar or zip of validation images, or their prefix"),
-    ):
-        add_argument(option, type=types.text, metavar=value, help=help)
-    add_argument(
-        "--s3-keys",
-        type=types.text,
-        action="append",
-        metavar="KEY",
-        help="one of several archives: of a class each, or shards of WebDataset; may be repeated",
-    )

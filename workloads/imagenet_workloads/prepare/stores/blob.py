@@ -7,7 +7,8 @@ or an archive of images, it does not know.
 import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -73,19 +74,23 @@ class Kept:
         """Closes nothing."""
 
 
-class LabelFile(Protocol):
-    """A small file; str() is its name in messages."""
+@dataclass(frozen=True)
+class LabelFile:
+    """A small file, of labels or of words; str() is its name in messages.
 
-    def open(self) -> io.BufferedReader:
-        """Opens it for reading.
+    Attributes:
+        where: its name in messages.
+        open: opens it for reading. It raises an `OSError` if the file cannot be read, and an
+            `InputError` if it is no file or has changed.
+        beside: the file of a name in the same folder; None if there is none.
+    """
 
-        Raises:
-            OSError: it cannot be read.
-            InputError: it is no file, or has changed.
-        """
+    where: str
+    open: Callable[[], io.BufferedReader]
+    beside: Callable[[str], "LabelFile | None"]
 
-    def beside(self, name: str) -> "LabelFile | None":
-        """The file of this name in the same folder; None if there is none."""
+    def __str__(self) -> str:
+        return self.where
 
 
 class FileSet(ABC):
@@ -125,52 +130,34 @@ class FileSet(ABC):
         """Closes connections; by default there are none."""
 
 
-class FileOnVolume:
+def file_on_volume(path: Path) -> LabelFile:
     """A file of a file system as a `LabelFile`."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def beside(name: str) -> LabelFile | None:
+        other = path.with_name(name)
+        return file_on_volume(other) if regular_files.exists(other) else None
 
-    def __str__(self) -> str:
-        return str(self._path)
-
-    def open(self) -> io.BufferedReader:
-        """Opens it for reading."""
-        return os.fdopen(regular_files.open_file(self._path), "rb")
-
-    def beside(self, name: str) -> LabelFile | None:
-        """The file of this name in the same folder."""
-        path = self._path.with_name(name)
-        return FileOnVolume(path) if regular_files.exists(path) else None
+    return LabelFile(str(path), lambda: os.fdopen(regular_files.open_file(path), "rb"), beside)
 
 
-class InMemory:
-    """The content of a file, which is read once."""
+def in_memory(content: bytes) -> io.BufferedReader:
+    """Some bytes as an open file."""
+    return io.BufferedReader(io.BytesIO(content))
 
-    def __init__(self, file: LabelFile) -> None:
-        """Reads the file.
 
-        Raises:
-            InputError: it cannot be read.
-        """
-        self._file = file
-        self._content = content_of(file)
+def read_once(file: LabelFile) -> LabelFile:
+    """A file whose content is read now, and then stays in memory.
 
-    def __str__(self) -> str:
-        return str(self._file)
-
-    def open(self) -> io.BufferedReader:
-        """Its content."""
-        return io.BufferedReader(io.BytesIO(self._content))
-
-    def beside(self, name: str) -> LabelFile | None:
-        """The file of this name in the same folder."""
-        return self._file.beside(name)
+    Raises:
+        InputError: it cannot be read.
+    """
+    content = content_of(file)
+    return replace(file, open=lambda: in_memory(content))
 
 
 def as_label_file(file: Path | LabelFile) -> LabelFile:
     """A path or label file as a label file."""
-    return FileOnVolume(file) if isinstance(file, Path) else file
+    return file_on_volume(file) if isinstance(file, Path) else file
 
 
 def content_of(file: Path | LabelFile) -> bytes:

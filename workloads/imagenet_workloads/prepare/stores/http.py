@@ -1,7 +1,6 @@
 """Files of an HTTP server: one as a `Blob`, read by ranges, and small files as a whole."""
 
 import hashlib
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from http import HTTPStatus
 
 from imagenet_workloads.clients.http import AT_ONCE, Address, Answer, HttpClient
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.stores.blob import LabelFile, changed
+from imagenet_workloads.prepare.stores.blob import LabelFile, changed, in_memory
 from imagenet_workloads.prepare.stores.remote import Version, WholeFile
 
 CACHE_FIELD = "source.http.cache"
@@ -133,28 +132,15 @@ class HttpBlob:
         return self._client.get(self._address, HTTPStatus.PARTIAL_CONTENT, size, wanted, others)
 
 
-class ServedLabels:
-    """A label file of a server, in memory, as a `LabelFile`."""
-
-    def __init__(
-        self, name: str, files: Mapping[str, ServedFile], contents: Mapping[str, bytes]
-    ) -> None:
-        self._name = name
-        self._files = files
-        self._contents = contents
-
-    def __str__(self) -> str:
-        return self._files[self._name].address.url
-
-    def open(self) -> io.BufferedReader:
-        """Its content."""
-        return io.BufferedReader(io.BytesIO(self._contents[self._name]))
-
-    def beside(self, name: str) -> "LabelFile | None":
-        """Another file of the source."""
-        if name not in self._contents:
-            return None
-        return ServedLabels(name, self._files, self._contents)
+def served_labels(
+    name: str, files: Mapping[str, ServedFile], contents: Mapping[str, bytes]
+) -> LabelFile:
+    """A label file of a server, in memory; others of the source are beside it."""
+    return LabelFile(
+        files[name].address.url,
+        lambda: in_memory(contents[name]),
+        lambda other: served_labels(other, files, contents) if other in contents else None,
+    )
 
 
 def download(file: ServedFile, client: HttpClient) -> bytes:

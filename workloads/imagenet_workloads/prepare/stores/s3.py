@@ -4,7 +4,7 @@ import io
 
 from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, Object, ObjectChangedError
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.stores.blob import LabelFile, changed
+from imagenet_workloads.prepare.stores.blob import LabelFile, changed, in_memory
 from imagenet_workloads.prepare.stores.remote import Version
 
 # Label files are read into memory.
@@ -62,29 +62,23 @@ class S3Blob:
         """Keeps nothing open."""
 
 
-class S3Labels:
-    """An object as a `LabelFile`."""
+def label_object(bucket: Bucket, key: str) -> LabelFile:
+    """An object as a `LabelFile`; others are beside it below the same prefix."""
+    where = bucket.where(key)
 
-    def __init__(self, bucket: Bucket, key: str) -> None:
-        self._bucket = bucket
-        self._key = key
-
-    def __str__(self) -> str:
-        return self._bucket.where(self._key)
-
-    def open(self) -> io.BufferedReader:
-        """Its content."""
-        _, data = self._bucket.read(self._key, (0, LARGEST_LABELS + 1))
+    def read() -> io.BufferedReader:
+        _, data = bucket.read(key, (0, LARGEST_LABELS + 1))
         if len(data) > LARGEST_LABELS:
-            raise InputError(f"{self}: a label file may have {LARGEST_LABELS} bytes, and has more")
-        return io.BufferedReader(io.BytesIO(data))
+            raise InputError(f"{where}: a label file may have {LARGEST_LABELS} bytes, and has more")
+        return in_memory(data)
 
-    def beside(self, name: str) -> LabelFile | None:
-        """The object of this name below the same prefix."""
-        folder = self._key.rpartition("/")[0]
-        _, objects = self._bucket.folders(folder)
-        key = f"{folder}/{name}" if folder else name
-        return S3Labels(self._bucket, key) if any(one.key == key for one in objects) else None
+    def beside(name: str) -> LabelFile | None:
+        folder = key.rpartition("/")[0]
+        _, objects = bucket.folders(folder)
+        other = f"{folder}/{name}" if folder else name
+        return label_object(bucket, other) if any(one.key == other for one in objects) else None
+
+    return LabelFile(where, read, beside)
 
 
 def _version(where: str, found: Object) -> Version:

@@ -18,10 +18,10 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import (
     Blob,
-    FileOnVolume,
     FileSet,
     LabelFile,
     changed,
+    file_on_volume,
     readable,
 )
 from imagenet_workloads.prepare.stores.compressed import UnnamedFiles
@@ -105,7 +105,8 @@ def file_below(root: Path, path: str) -> LabelFile | None:
     file = root / path
     if not regular_files.exists(file) or regular_files.is_folder(file):
         return None
-    return FileOnVolume(file) if is_inside(os.path.realpath(file), os.path.realpath(root)) else None
+    is_here = is_inside(os.path.realpath(file), os.path.realpath(root))
+    return file_on_volume(file) if is_here else None
 
 
 # A folder with this many names is listed in this many parts.
