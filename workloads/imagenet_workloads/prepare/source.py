@@ -284,6 +284,45 @@ class Source(ABC):
         return {"kind": self.kind, **self.plan_fields, **version}
 
 
+class PlannedSource(Source):
+    """The images of a plan, which are read and not listed."""
+
+    def __init__(
+        self,
+        kind: str,
+        where: str,
+        read: Callable[[str, int, int], bytes],
+        close: Callable[[], None] = lambda: None,
+        reads_at_once: int = 1,
+    ) -> None:
+        """Takes over what reads the images.
+
+        Args:
+            kind: of the plan.
+            where: its name in messages.
+            read: as `Source.read`.
+            close: as `Source.close`.
+            reads_at_once: as `Source` has it.
+        """
+        self.kind = kind
+        self.where = where
+        self.reads_at_once = reads_at_once
+        self._read = read
+        self._close = close
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Is not called: the plan has the images."""
+        raise NotImplementedError
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image."""
+        return self._read(name, offset, size)
+
+    def close(self) -> None:
+        """Closes open files."""
+        self._close()
+
+
 class Naming(NamedTuple):
     """How the images of a split are named by their paths in a listing.
 

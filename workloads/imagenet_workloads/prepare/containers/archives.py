@@ -7,9 +7,9 @@ divides ImageNet, and how image-net.org gives single classes.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -49,10 +49,10 @@ from imagenet_workloads.prepare.source import (
     Listing,
     Naming,
     Notes,
+    PlannedSource,
     Source,
 )
 from imagenet_workloads.prepare.stores.blob import (
-    Blob,
     FileSet,
     LabelFile,
     changed,
@@ -200,23 +200,13 @@ class ArchiveListing(Listing):
 
         yield from samples.images(self.archive, others(), "", notes, may_be_labelled)
 
-    def _plain(self, member: Member, notes: Notes) -> Iterator[Image]:
-        if not holds_image(member):
-            pass_over(member, notes)
-            return
-        require_data(member, self.where)
-        yield Image("", member.name, member.offset, member.size, member.mtime)
-
     def _members(self, notes: Notes) -> Iterator[Member]:
         """The members below the root that are in no hidden folder; keeps the small files."""
         start = prefix(self.start)
         for member in self.archive.members():
             folder, _, base = member.name.rpartition("/")
-            if (
-                base.endswith(TABLES)
-                and member.kind is Kind.FILE
-                and len(self._files) < _MOST_FILES
-            ):
+            may_label = base.endswith(TABLES) and member.kind is Kind.FILE
+            if may_label and len(self._files) < _MOST_FILES:
                 self._files[member.name] = member
             if not member.name.startswith(start):
                 continue
@@ -292,30 +282,60 @@ class InnerArchives:
             InputError: it is compressed or damaged, or an image in it cannot be read.
         """
         require_data(outer, self._archive.blob.where)
-        prefix = f"{self._prefix}{outer.name}/"
-        images = 0
         # The archive of a class that was not downloaded can have 0 bytes.
         if outer.size:
             part = self._archive.part(outer)
-            is_tar = outer.name.endswith(".tar")
-            if is_tar:
+            if outer.name.endswith(".tar"):
                 require_uncompressed(part.read(0, BLOCK), part.where)
             inner = FORMATS[outer.name[-4:]](part)
-            deeper: list[Member] = []
-            members = _without_archives(inner, deeper, notes)
-            for image in samples.images(inner, members, prefix, notes, lambda _: is_tar):
-                images += 1
+            found = _images_in(
+                inner, f"{self._prefix}{outer.name}/", notes, lambda one: pass_over(one, notes)
+            )
+            for image in found:
                 yield image._replace(offset=part.start + image.offset)
-            if images:
-                for member in deeper:
-                    pass_over(member, notes)
-            elif deeper:
-                format_of(deeper, part.where)
-                for image in InnerArchives(inner, deeper, prefix=prefix).images(notes):
-                    images += 1
-                    yield image._replace(offset=part.start + image.offset)
-        if images == 0:
+        else:
             notes.empty.append(f"{self._prefix}{outer.name}")
+
+
+def _images_in(
+    archive: Archive, prefix: str, notes: Notes, hide: Callable[[Member], None], at_once: int = 1
+) -> Iterator[Image]:
+    """Yields the images of an archive; without any, those of the archives in it.
+
+    Args:
+        archive: the archive.
+        prefix: of the images' names: the path of the archive and a slash.
+        notes: count the other members.
+        hide: called with each member in a hidden folder.
+        at_once: the archives in it that are listed at the same time.
+    """
+    inner: list[Member] = []
+
+    def members() -> Iterator[Member]:
+        # The archive of a class that was not downloaded can have 0 bytes.
+        for member in archive.members() if archive.blob.size else ():
+            if is_hidden(member.name.rpartition("/")[0]):
+                hide(member)
+            elif is_archive(member):
+                inner.append(member)
+            else:
+                yield member
+
+    images = 0
+    is_tar = isinstance(archive, TarArchive)
+    for image in samples.images(archive, members(), prefix, notes, lambda _: is_tar):
+        images += 1
+        yield image
+    if images:
+        for member in inner:
+            pass_over(member, notes)
+    elif inner:
+        format_of(inner, archive.blob.where)
+        for image in InnerArchives(archive, inner, at_once=at_once, prefix=prefix).images(notes):
+            images += 1
+            yield image
+    if not images:
+        notes.empty.append(prefix.removesuffix("/"))
 
 
 def listed_images(images: str, archive: str, notes: Notes) -> Iterator[Image]:
@@ -336,39 +356,11 @@ def listed_images(images: str, archive: str, notes: Notes) -> Iterator[Image]:
         yield image
 
 
-def _without_archives(archive: Archive, archives: list[Member], notes: Notes) -> Iterator[Member]:
-    """The members of an inner archive that are in no hidden folder; archives go into a list."""
-    for member in archive.members():
-        if is_hidden(member.name.rpartition("/")[0]):
-            pass_over(member, notes)
-        elif is_archive(member):
-            archives.append(member)
-        else:
-            yield member
-
-
-class ArchiveReader(Source):
-    """The images of a plan in an archive, or in the archives in it."""
-
-    def __init__(self, archive: Archive, kind: str) -> None:
-        """Takes over an archive, with the kind of the plan."""
-        self.where = archive.blob.where
-        self.kind = kind
-        self._archive = archive
-        inner = next((one for one in FORMATS.values() if kind.endswith(f" of {one.format}s")), None)
-        self._reader: Archive = archive if inner is None else inner(archive.blob)
-
-    def scan(self, notes: Notes) -> Iterator[Image]:
-        """Is not called: the plan has the images."""
-        raise NotImplementedError
-
-    def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image, at its offset in the outer archive."""
-        return self._reader.read(name, offset, size)
-
-    def close(self) -> None:
-        """Closes the blob."""
-        self._archive.blob.close()
+def planned_archive(archive: Archive, kind: str) -> Source:
+    """The images of a plan in an archive, or in the archives in it, by the kind of the plan."""
+    inner = next((one for one in FORMATS.values() if kind.endswith(f" of {one.format}s")), None)
+    reader = archive if inner is None else inner(archive.blob)
+    return PlannedSource(kind, archive.blob.where, reader.read, archive.blob.close)
 
 
 class FlatArchive(ArchiveListing):
@@ -381,9 +373,12 @@ class FlatArchive(ArchiveListing):
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in the order of the archive."""
         for member in self._members(notes):
-            for image in self._plain(member, notes):
-                notes.share = min(1.0, image.offset / self.archive.blob.size)
-                yield image
+            if not holds_image(member):
+                pass_over(member, notes)
+                continue
+            require_data(member, self.where)
+            notes.share = min(1.0, member.offset / self.archive.blob.size)
+            yield Image("", member.name, member.offset, member.size, member.mtime)
 
 
 def is_archive(member: Member) -> bool:
@@ -451,7 +446,11 @@ class ArchiveSet(Listing):
         self.kind = f"folder of {(suffixes.pop() if suffixes else '.tar')[1:]}s"
         self._files = files
         self._others = others
-        self._planned = _tags_of(planned, files)
+        self._planned: dict[str, str] = {}
+        # In another place there are other files, perhaps with the same images.
+        if planned is not None and planned.text("where") == files.where:
+            tags = planned.object("files")
+            self._planned = {name: tags.text(name) for name in tags.values}
         self._tags: dict[str, str] = {}
         if files.has_tags:
             self.version = {"where": files.where, "files": self._tags}
@@ -512,33 +511,12 @@ class ArchiveSet(Listing):
 
     def _images(self, name: str, archive: Archive, notes: Notes) -> Iterator[Image]:
         """The images of one archive; their names begin with its name and a slash."""
-        inner: list[Member] = []
+        at_once = LISTED_AT_ONCE if self.reads_at_once == 1 else 1
 
-        def members() -> Iterator[Member]:
-            # The archive of a class that was not downloaded can have 0 bytes.
-            for member in archive.members() if archive.blob.size else ():
-                if is_hidden(member.name.rpartition("/")[0]):
-                    notes.hide(f"{name}/{member.name}")
-                elif is_archive(member):
-                    inner.append(member)
-                else:
-                    yield member
+        def hide(member: Member) -> None:
+            notes.hide(f"{name}/{member.name}")
 
-        number = 0
-        is_tar = isinstance(archive, TarArchive)
-        for image in samples.images(archive, members(), f"{name}/", notes, lambda _: is_tar):
-            number += 1
-            yield image
-        if number:
-            for member in inner:
-                pass_over(member, notes)
-        elif inner:
-            format_of(inner, archive.blob.where)
-            at_once = LISTED_AT_ONCE if self.reads_at_once == 1 else 1
-            found = InnerArchives(archive, inner, at_once=at_once, prefix=f"{name}/")
-            yield from found.images(notes)
-        else:
-            notes.empty.append(name)
+        yield from _images_in(archive, f"{name}/", notes, hide, at_once)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image, at its offset in the outer archive."""
@@ -580,31 +558,18 @@ class ArchiveSet(Listing):
             return journal.listed(json.dumps([name, tag]), scan)
 
     def _open(self, name: str) -> Archive:
+        """Opens one of the archives, which must be the planned one and not compressed."""
         blob = self._files.open(name)
         tag = self._files.tag(name)
         if self._planned.get(name, tag) != tag:
             raise changed(blob.where, "is another file")
         self._tags[name] = tag
-        return self._archive_in(blob if self.reads_at_once == 1 else HeaderWindow(blob), name)
-
-    def _archive_in(self, blob: Blob, name: str) -> Archive:
-        """One of the archives, in its bytes.
-
-        Raises:
-            InputError: it is compressed.
-        """
+        if self.reads_at_once > 1:
+            blob = HeaderWindow(blob)
         format = next((one for suffix, one in FORMATS.items() if name.endswith(suffix)), TarArchive)
         if format is TarArchive:
             require_uncompressed(blob.read(0, min(blob.size, BLOCK)), blob.where)
         return format(blob)
-
-
-def _tags_of(planned: Fields | None, files: FileSet) -> dict[str, str]:
-    """The planned tags of the archives, unless they are of other files with the same images."""
-    if planned is None or planned.text("where") != files.where:
-        return {}
-    tags = planned.object("files")
-    return {name: tags.text(name) for name in tags.values}
 
 
 _TOO_LARGE = bytes(LARGEST + 1)
@@ -626,14 +591,11 @@ class AnnotationsInArchive:
         """Yields the name and the content of each."""
         for member in self._archive.members():
             is_here = member.name.startswith(prefix(self._folder)) and member.kind is Kind.FILE
-            if is_here and member.name.endswith(ANNOTATION_SUFFIX):
-                yield member.name, self._content(member)
-
-    def _content(self, member: Member) -> bytes:
-        if member.size > LARGEST:
-            return _TOO_LARGE
-        try:
-            return self._archive.read(member.name, member.offset, member.size)
-        except DamagedImageError:
-            # No XML, so it counts as damaged.
-            return b""
+            if not is_here or not member.name.endswith(ANNOTATION_SUFFIX):
+                continue
+            content = _TOO_LARGE if member.size > LARGEST else b""
+            if not content:
+                # Without bytes it is no XML, so it counts as damaged.
+                with suppress(DamagedImageError):
+                    content = self._archive.read(member.name, member.offset, member.size)
+            yield member.name, content

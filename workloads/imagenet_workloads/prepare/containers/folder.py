@@ -21,7 +21,14 @@ from imagenet_workloads.prepare.entry_names import (
     splits,
 )
 from imagenet_workloads.prepare.in_order import map_in_order
-from imagenet_workloads.prepare.source import Annotations, Image, Listing, Notes, Source
+from imagenet_workloads.prepare.source import (
+    Annotations,
+    Image,
+    Listing,
+    Notes,
+    PlannedSource,
+    Source,
+)
 from imagenet_workloads.prepare.stores.blob import LabelFile, changed, readable
 from imagenet_workloads.prepare.stores.s3 import label_object
 from imagenet_workloads.prepare.stores.volume import (
@@ -140,22 +147,12 @@ class FolderListing(Listing):
         return FLAT_FOLDER if is_flat else FOLDER
 
 
-class FolderReader(Source):
+def planned_folder(root: Path, within: str, kind: str) -> Source:
     """The images of a plan, in a folder of a folder."""
-
-    def __init__(self, root: Path, within: str, kind: str) -> None:
-        self.kind = kind
-        self.where = str(root / within)
-        self._root = root / within
-        self._real_root = os.path.realpath(root)
-
-    def scan(self, notes: Notes) -> Iterator[Image]:
-        """Is not called: the plan has the images."""
-        raise NotImplementedError
-
-    def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
-        return read_image(self._root, self._real_root, name, size)
+    top, real_root = root / within, os.path.realpath(root)
+    return PlannedSource(
+        kind, str(top), lambda name, _, size: read_image(top, real_root, name, size)
+    )
 
 
 class FlatFolder(FolderListing):
@@ -202,17 +199,19 @@ class AnnotationsInFolder:
         for folder, folders, names in os.walk(self.where):
             folders.sort()
             for name in sorted(names):
-                if name.endswith(ANNOTATION_SUFFIX):
-                    yield f"{folder}/{name}", self._content(Path(folder, name))
-
-    def _content(self, path: Path) -> bytes:
-        if path.is_symlink():
-            require_inside(str(path), str(self._root))
-        try:
-            with os.fdopen(regular_files.open_file(path), "rb") as file:
-                return file.read(LARGEST + 1)
-        except OSError as error:
-            raise InputError(f"{readable(str(path))}: cannot be read: {error.strerror}") from error
+                path = f"{folder}/{name}"
+                if not name.endswith(ANNOTATION_SUFFIX):
+                    continue
+                if Path(path).is_symlink():
+                    require_inside(path, str(self._root))
+                try:
+                    with os.fdopen(regular_files.open_file(path), "rb") as file:
+                        content = file.read(LARGEST + 1)
+                except OSError as error:
+                    raise InputError(
+                        f"{readable(path)}: cannot be read: {error.strerror}"
+                    ) from error
+                yield path, content
 
 
 PREFIX, FLAT_PREFIX = "prefix of folders", "flat prefix"
@@ -253,10 +252,11 @@ class S3Folder(Listing):
         for one in objects:
             yield from self._images(one, notes)
         wanted = []
+        is_kaggle = any(f"/{one.rstrip('/')}".endswith("/Data") for one in folders)
         for folder in (one.rstrip("/") for one in folders):
             if is_hidden(folder.rpartition("/")[2]):
                 notes.hide(folder.removeprefix(self._root))
-            elif folder.rpartition("/")[2] == "Annotations" and _is_kaggle(folders):
+            elif folder.rpartition("/")[2] == "Annotations" and is_kaggle:
                 notes.pass_over(folder.removeprefix(self._root))
             else:
                 wanted.append(folder)
@@ -308,12 +308,9 @@ class S3Folder(Listing):
         """An object with labels: one of the listing, or above what is listed."""
         is_listed = path in self._files
         if not is_listed and self.start and not path.startswith(f"{self.start}/"):
-            is_listed = path in self._names_above(path.rpartition("/")[0])
+            _, above = self._bucket.folders(join(self._prefix, path.rpartition("/")[0]))
+            is_listed = any(one.key == f"{self._root}{path}" for one in above)
         return label_object(self._bucket, f"{self._root}{path}") if is_listed else None
-
-    def _names_above(self, folder: str) -> frozenset[str]:
-        _, objects = self._bucket.folders(join(self._prefix, folder))
-        return frozenset(one.key.removeprefix(self._root) for one in objects)
 
     def annotations(self, folder: str) -> Annotations:
         """The annotations below a prefix, each an object that takes a request."""
@@ -325,24 +322,14 @@ class S3Folder(Listing):
         return FLAT_PREFIX if is_flat else PREFIX
 
 
-class S3Reader(Source):
+def planned_prefix(bucket: Bucket, prefix: str, kind: str) -> Source:
     """The images of a plan below a prefix."""
+    root = f"{prefix.strip('/')}/".lstrip("/")
 
-    reads_at_once = AT_ONCE
+    def read(name: str, offset: int, size: int) -> bytes:
+        return _read_object(bucket, f"{root}{name}", offset, size)
 
-    def __init__(self, bucket: Bucket, prefix: str, kind: str) -> None:
-        self.kind = kind
-        self._bucket = bucket
-        self._root = f"{prefix.strip('/')}/".lstrip("/")
-        self.where = bucket.where(self._root)
-
-    def scan(self, notes: Notes) -> Iterator[Image]:
-        """Is not called: the plan has the images."""
-        raise NotImplementedError
-
-    def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
-        return _read_object(self._bucket, f"{self._root}{name}", offset, size)
+    return PlannedSource(kind, bucket.where(root), read, reads_at_once=AT_ONCE)
 
 
 class S3FlatFolder(S3Folder):
@@ -378,10 +365,6 @@ class _S3Annotations:
 
     def _read(self, key: str) -> tuple[str, bytes]:
         return key, self._bucket.read(key, (0, LARGEST + 1))[1]
-
-
-def _is_kaggle(folders: Sequence[str]) -> bool:
-    return any(one.rstrip("/").endswith("/Data") or one.rstrip("/") == "Data" for one in folders)
 
 
 def _are_above_classes(names: Sequence[str]) -> bool:

@@ -162,7 +162,12 @@ def open_parquet(blob: Blob) -> ParquetFile:
     with explained(blob.where):
         file = pq.ParquetFile(_as_file(blob))
         schema, metadata = file.schema_arrow, file.metadata
-        rows = _rows(metadata, blob)
+        # The metadata of columns is not read: pyarrow ends the process if their statistics are
+        # damaged.
+        groups = range(metadata.num_row_groups)
+        rows = [metadata.row_group(number).num_rows for number in groups]
+        if min(rows, default=0) < 0:
+            raise _damaged(blob.where, f"a row group has {min(rows)} rows")
         features = _features(schema)
         label = _label_column(schema, features, blob.where)
         return ParquetFile(
@@ -174,17 +179,6 @@ def open_parquet(blob: Blob) -> ParquetFile:
             label=label,
             class_names=_names(features.get(label)),
         )
-
-
-def _rows(metadata: "pq.FileMetaData", blob: Blob) -> list[int]:
-    """The rows of each row group.
-
-    The metadata of columns is not read: pyarrow ends the process if their statistics are damaged.
-    """
-    rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    if min(rows, default=0) < 0:
-        raise _damaged(blob.where, f"a row group has {min(rows)} rows")
-    return rows
 
 
 def digest(blob: Blob) -> str:
@@ -393,15 +387,12 @@ class RowGroups:
             mine.set_exception(error)
             raise
         with self._lock:
-            self._drop()
+            # The oldest go, but never the newest.
+            sizes = {key: one.result().nbytes for key, one in self._kept.items() if one.done()}
+            while len(sizes) > 1 and (len(sizes) > self._most or sum(sizes.values()) > MOST_BYTES):
+                oldest = next(iter(sizes))
+                del sizes[oldest], self._kept[oldest]
         return mine.result()
-
-    def _drop(self) -> None:
-        """Drops the oldest row groups, but never the newest."""
-        sizes = {key: one.result().nbytes for key, one in self._kept.items() if one.done()}
-        while len(sizes) > 1 and (len(sizes) > self._most or sum(sizes.values()) > MOST_BYTES):
-            oldest = next(iter(sizes))
-            del sizes[oldest], self._kept[oldest]
 
 
 class Parquet(Source):

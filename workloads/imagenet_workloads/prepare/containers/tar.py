@@ -91,7 +91,8 @@ class TarArchive:
 
     def part(self, member: Member) -> Part:
         """A member that is an archive."""
-        return Part(self.blob, member.name, member.offset, member.size)
+        where = f"{self.blob.where}: {readable(member.name)}"
+        return Part(self.blob, where, member.offset, member.size)
 
     def inflated(self, member: Member) -> None:
         """None: no member is compressed."""
@@ -118,12 +119,22 @@ def members(region: Region) -> Iterator[Member]:
         header = _read(region, position, BLOCK)
         if header == _ZERO_BLOCK:
             return
-        _check_sum(header, region, position)
+        if not _sum_is_right(header):
+            raise _damaged(region, position)
         kind = header[156:157]
         size = _number(header[124:136], region, position)
+        # A negative size would move the walk back.
+        if size < 0 or (kind in _EXTENSIONS and size > LONGEST_EXTENSION):
+            raise _damaged(region, position)
         if kind in _EXTENSIONS:
-            data = _extension(region, position, size)
-            _extend(override, kind, data, region, position)
+            data = _read(region, position + BLOCK, size)
+            if kind == b"L":
+                override.name = data.partition(b"\0")[0]
+            elif kind in (b"x", b"X"):
+                for keyword, value in _pax_records(data, region, position):
+                    _extend(override, keyword, value, region, position)
+            # K names a link's target. g sets defaults for all members, never a path or size of an
+            # image.
             position += BLOCK + _padded(size)
             continue
         member = _member(header, size, override, region, position)
@@ -169,14 +180,19 @@ def parse_number(field: bytes) -> int:
 def _member(header: bytes, size: int, override: _Override, region: Region, position: int) -> Member:
     # POSIX: an unknown type means a file.
     kind = _KINDS.get(header[156:157], Kind.FILE)
-    name = override.name if override.name is not None else _header_name(header)
+    name = override.name
+    if name is None:
+        name = header[:100].partition(b"\0")[0]
+        # Only ustar has a prefix here; GNU's format has other fields in its place.
+        above = header[345:500].partition(b"\0")[0] if header[257:263] == b"ustar\0" else b""
+        name = above + b"/" + name if above else name
     if kind is Kind.FILE and name.endswith(b"/"):
         kind = Kind.FOLDER  # as v7 tars write folders
     if override.sparse:
         kind = Kind.SPARSE
     mtime = override.mtime
     if mtime is None:
-        mtime = _time(header[136:148], region, position) * NANOSECONDS
+        mtime = _number(header[136:148], region, position) * NANOSECONDS
     text = name.decode("utf-8", "surrogateescape").rstrip("/")
     while text.startswith("./"):
         text = text[2:].lstrip("/")
@@ -184,25 +200,7 @@ def _member(header: bytes, size: int, override: _Override, region: Region, posit
     return Member(text, kind, position + BLOCK, size, mtime)
 
 
-def _header_name(header: bytes) -> bytes:
-    name = header[:100].partition(b"\0")[0]
-    # Only ustar has a prefix here; GNU's format has other fields in its place.
-    if header[257:263] == b"ustar\0":
-        prefix = header[345:500].partition(b"\0")[0]
-        if prefix:
-            return prefix + b"/" + name
-    return name
-
-
-def _extend(override: _Override, kind: bytes, data: bytes, region: Region, position: int) -> None:
-    if kind == b"L":
-        override.name = data.partition(b"\0")[0]
-    elif kind in (b"x", b"X"):
-        for keyword, value in _pax_records(data, region, position):
-            _extend_by_record(override, keyword, value, region, position)
-
-
-def _extend_by_record(
+def _extend(
     override: _Override, keyword: bytes, value: bytes, region: Region, position: int
 ) -> None:
     if keyword == b"path":
@@ -237,12 +235,6 @@ def _pax_records(data: bytes, region: Region, position: int) -> Iterator[tuple[b
         start = end
 
 
-def _extension(region: Region, position: int, size: int) -> bytes:
-    if size > LONGEST_EXTENSION:
-        raise _damaged(region, position)
-    return _read(region, position + BLOCK, size)
-
-
 def _read(region: Region, position: int, size: int) -> bytes:
     if position + size > region.end:
         raise _cut_off(region, "it has no end-of-archive mark")
@@ -256,24 +248,11 @@ def _read(region: Region, position: int, size: int) -> bytes:
 
 
 def _number(field: bytes, region: Region, position: int) -> int:
-    """A size. A negative one is damage: it would move the walk back."""
-    number = _time(field, region, position)
-    if number < 0:
-        raise _damaged(region, position)
-    return number
-
-
-def _time(field: bytes, region: Region, position: int) -> int:
-    """A number; a time before 1970 is negative."""
+    """A size or a time; one before 1970 is negative."""
     try:
         return parse_number(field)
     except ValueError:
         raise _damaged(region, position) from None
-
-
-def _check_sum(header: bytes, region: Region, position: int) -> None:
-    if not _sum_is_right(header):
-        raise _damaged(region, position)
 
 
 def _sum_is_right(header: bytes) -> bool:

@@ -82,7 +82,12 @@ class ZipArchive:
         """
         method, flags, checksum, start, block = self._local(name, offset, _bound(size))
         held = block[start : start + _bound(size)]
-        content = held[:size] if method == STORED else _inflated(held, size)
+        content = held[:size]
+        if method != STORED:
+            try:
+                content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(held, size + 1)
+            except zlib.error as error:
+                raise DamagedImageError(f"does not decompress: {error}") from None
         if len(content) != size:
             raise DamagedImageError("is cut off in the archive")
         if not flags & _IS_STREAMED and zlib.crc32(content) != checksum:
@@ -128,7 +133,8 @@ class ZipArchive:
                 f"{self.blob.where}: its inner archive {readable(member.name)} is compressed, and "
                 "images are read in place, by offset; unpack the outer archive"
             )
-        return Part(self.blob, member.name, member.offset + start, member.size)
+        where = f"{self.blob.where}: {readable(member.name)}"
+        return Part(self.blob, where, member.offset + start, member.size)
 
     def _local(self, name: str, offset: int, size: int) -> tuple[int, int, int, int, bytes]:
         """Method, flags, checksum, and where the data starts in bytes from the local header on."""
@@ -151,15 +157,6 @@ class ZipArchive:
 def _bound(size: int) -> int:
     """The most bytes of a member of this size, stored or deflated."""
     return size + size // 1000 + 64
-
-
-def _inflated(held: bytes, size: int) -> bytes:
-    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-    try:
-        content = inflate.decompress(held, size + 1)
-    except zlib.error as error:
-        raise DamagedImageError(f"does not decompress: {error}") from None
-    return content
 
 
 def _entries(blob: Blob, directory: _Directory) -> Iterator[tuple[int, bytes]]:

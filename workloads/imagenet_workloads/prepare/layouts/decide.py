@@ -17,13 +17,14 @@ from imagenet_workloads.prepare.entry_names import (
     TRAINING,
     UNLABELLED,
     VALIDATION,
+    join,
     splits,
     words,
 )
 from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.layouts import devkit, tables
 from imagenet_workloads.prepare.layouts.choice import Choice, count, pattern_line, split_lines
-from imagenet_workloads.prepare.layouts.selection import Selection
+from imagenet_workloads.prepare.layouts.splits import NOT_LISTED, Selection
 from imagenet_workloads.prepare.layouts.survey import Node, Survey
 from imagenet_workloads.prepare.source import class_name_in
 from imagenet_workloads.prepare.stores.blob import LabelFile, readable
@@ -32,7 +33,6 @@ from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 FOLDERS, ARCHIVES, SAMPLES, TABLE, PATTERN, FLAT = (
     "folders", "archives", "samples", "table", "pattern", "flat",
 )  # fmt: skip
-_KAGGLE = ("ILSVRC", "Data", "CLS-LOC")
 _ARCHIVE_SUFFIXES = (".tar", ".zip")
 # The largest share of the images that rules may leave out which nobody wrote.
 _MOST_LEFT_OUT = 0.01
@@ -51,7 +51,7 @@ class Rule(NamedTuple):
 
 
 TEST_SPLIT = Rule("test split")
-UNLISTED = Rule("files and folders of a test split, not listed")
+UNLISTED = Rule(NOT_LISTED)
 NO_LABELS = Rule("no labels")
 COPY = Rule("equal copies")
 HIDDEN = Rule("hidden folders")
@@ -312,7 +312,11 @@ class _Judge:
 
     def decision(self) -> Decision:
         root = self.survey.root
-        self._require_samples(root)
+        labelled, is_asked = root.labels(), self.choice.layout == choices.WEB_DATASET
+        # All images have a label beside them, or none.
+        if (is_asked or labelled > 0) and labelled < root.total and not self._ignores_samples():
+            images = (path for path, _, label in self.survey.images() if not label)
+            raise self._unlabelled(next(images, root.any_example()))
         if self.choice.has_splits:
             return self._chosen_splits()
         if self.choice.layout != choices.CLASS_FOLDERS:
@@ -328,16 +332,6 @@ class _Judge:
         return self._one_split(root)
 
     # --- labels beside the images ---
-
-    def _require_samples(self, root: Node) -> None:
-        """Checks that all images have a label beside them, or none."""
-        labelled = root.labels()
-        is_asked = self.choice.layout == choices.WEB_DATASET
-        if (is_asked or labelled > 0) and labelled < root.total and not self._ignores_samples():
-            first = next(
-                (path for path, _, label in self.survey.images() if not label), root.any_example()
-            )
-            raise self._unlabelled(first)
 
     def _unlabelled(self, image: str) -> InputError:
         root = self.survey.root
@@ -375,13 +369,13 @@ class _Judge:
                 )
                 raise self._refused(
                     f"{readable(named)} names a split and {readable(other)} none; "
-                    + split_lines([re.sub(r"\d+", "*", _join(node.path, named)) + "/**"], [])
+                    + split_lines([re.sub(r"\d+", "*", join(node.path, named)) + "/**"], [])
                 )
             if node.images:
                 return None
             below = [*node.below.values()]
             if len(below) > 1:
-                below = [node.below[name] for name in _KAGGLE if name in node.below][:1]
+                below = [node.below[name] for name in devkit.KAGGLE if name in node.below][:1]
             if len(below) != 1:
                 return None
             (node,) = below
@@ -487,8 +481,11 @@ class _Judge:
     def _one_split(self, root: Node) -> Decision:
         """A source of training images alone."""
         node = root
-        while not node.images and len(node.below) == 1 and self._is_above_classes(node):
-            (node,) = node.below.values()
+        while not node.images and len(node.below) == 1:
+            (below,) = node.below.values()
+            if not below.below:
+                break
+            node = below
         self._leave_copies(node)
         part = self._part([root], TRAINING, set())
         if part is None:
@@ -512,10 +509,6 @@ class _Judge:
             remedy=split_lines([f"{top}/*/**".lstrip("/")], []),
         )
 
-    def _is_above_classes(self, node: Node) -> bool:
-        (below,) = node.below.values()
-        return bool(below.below)
-
     # --- classes ---
 
     def _part(
@@ -528,11 +521,13 @@ class _Judge:
             return Part(SAMPLES, paths, of=of)
         if self.choice.labels_pattern:
             return Part(PATTERN, paths, pattern=self.choice.labels_pattern, of=of)
-        found = self._find_tables()
+        if self._tables is None:
+            self._tables = tables.FoundTables(self.survey)
+        found = self._tables
         if self.choice.labels_table:
             return Part(TABLE, paths, table=found.chosen(self.choice), of=of)
         if split != TRAINING and len(nodes) == 1:
-            labels = self.survey.file(_join(of, devkit.ANNOTATIONS))
+            labels = self.survey.file(join(of, devkit.ANNOTATIONS))
             if labels is not None:
                 return Part(FLAT, (_collapsed(nodes[0], known).path,), labels=labels, of=of)
         roots = [_collapsed(node, known) for node in nodes]
@@ -555,7 +550,14 @@ class _Judge:
                 one and len(root.below) > 1 for one, root in zip(inside, roots, strict=True)
             )
             if is_archives:
-                self._require_different_archives([one for some in inside for one in some])
+                counts = Counter(node.name for archives in inside for node in archives)
+                twice = next((name for name, number in counts.items() if number > 1), None)
+                if twice is not None:
+                    raise self._refused(
+                        f"holds two archives called {readable(twice)}; a class must be in one, so "
+                        "rename one, or write --class-level 1 (source.classLevel) for the folders "
+                        "above them"
+                    )
             level = 1 if is_archives else self.choice.class_level or 1
             by = ARCHIVES if is_archives else FOLDERS
             return Part(by, tuple(root.path for root in roots), level=level, of=of)
@@ -564,11 +566,6 @@ class _Judge:
             if labels is not None:
                 return Part(FLAT, (roots[0].path,), labels=labels, of=of)
         return None
-
-    def _find_tables(self) -> tables.FoundTables:
-        if self._tables is None:
-            self._tables = tables.FoundTables(self.survey)
-        return self._tables
 
     def _renamed(self, part: Part, training: Part, nodes: Sequence[Node]) -> Part:
         """A part whose table writes 0 for the class folder 00000."""
@@ -601,15 +598,6 @@ class _Judge:
                 names.update(one.name for one in _at_level(node, part.level))
         return names
 
-    def _require_different_archives(self, archives: Sequence[Node]) -> None:
-        counts = Counter(node.name for node in archives)
-        twice = next((name for name, count in counts.items() if count > 1), None)
-        if twice is not None:
-            raise self._refused(
-                f"holds two archives called {readable(twice)}; a class must be in one, so rename "
-                "one, or write --class-level 1 (source.classLevel) for the folders above them"
-            )
-
     def _leave_copies(self, node: Node) -> None:
         """Leaves out a folder that holds its siblings once more."""
         for name, inner in node.below.items():
@@ -640,9 +628,15 @@ class _Judge:
         classes = [one for one in classes if self.rules.get(one.path) is not COPY]
         names = {one.name for one in classes}
         if len(names) < 2:
+            deeper = len({one.name for root in roots for one in _at_level(root, 2)})
+            level = (
+                f"; write --class-level 2 (source.classLevel: 2) for the {deeper} folders below it"
+                if deeper > 1
+                else ""
+            )
             self.one_class = self.one_class or (
-                f"{self.where}: has one class, {_listed(sorted(names)) or 'none'}"
-                f"{self._level_remedy(roots)}; a network needs two or more{self._hints()}"
+                f"{self.where}: has one class, {_listed(sorted(names)) or 'none'}{level}; a "
+                f"network needs two or more{self._hints()}"
             )
             return
         if self.choice.class_level or self.choice.layout == choices.CLASS_FOLDERS:
@@ -659,21 +653,12 @@ class _Judge:
             )
         several = [one for one in classes if one.folders() + bool(one.images) > 1]
         if several:
-            below = sum(one.folders() for one in classes)
-            level = part.level
+            below, next_level = sum(one.folders() for one in classes), part.level + 1
             self.warnings.append(
-                f"classes are the {len(names)} {part.by} at level {level}; their images lie in "
-                f"{below} folders below: --class-level {level + 1} (classLevel: {level + 1}) makes "
-                "those the classes"
+                f"classes are the {len(names)} {part.by} at level {part.level}; their images lie "
+                f"in {below} folders below: --class-level {next_level} (classLevel: {next_level}) "
+                "makes those the classes"
             )
-
-    def _level_remedy(self, roots: Sequence[Node]) -> str:
-        deeper = {one.name for root in roots for one in _at_level(root, 2)}
-        if len(deeper) < 2:
-            return ""
-        return (
-            f"; write --class-level 2 (source.classLevel: 2) for the {len(deeper)} folders below it"
-        )
 
     def _require_no_variants(self, classes: Sequence[Node]) -> None:
         """Refuses folders that share names of folders, such as color and grayscale."""
@@ -718,7 +703,7 @@ class _Judge:
             return choices.WEB_DATASET
         if training.by in (TABLE, PATTERN):
             return choices.LABELS
-        if level is not None and tuple(level.path.split("/"))[-3:] == _KAGGLE:
+        if level is not None and tuple(level.path.split("/"))[-3:] == devkit.KAGGLE:
             return choices.KAGGLE
         labels = None if validation is None else validation.labels
         if labels is not None and devkit.is_of_kit(labels):
@@ -806,10 +791,6 @@ _NO_CLASSES = frozenset((
 
 def _base(path: str) -> str:
     return path.rpartition("/")[2].rpartition(": ")[2]
-
-
-def _join(*parts: str) -> str:
-    return "/".join(part for part in parts if part)
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

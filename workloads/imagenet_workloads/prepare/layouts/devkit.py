@@ -32,7 +32,7 @@ def annotations_folder(training: str) -> str | None:
 META = "meta.mat"
 
 # Where Kaggle's ILSVRC has its splits.
-_KAGGLE = ("ILSVRC", "Data", "CLS-LOC")
+KAGGLE = ("ILSVRC", "Data", "CLS-LOC")
 # The labels of ILSVRC2012's development kit; their folder has its words.
 _KIT_FILES = (
     "ILSVRC2012_validation_ground_truth.txt",
@@ -62,19 +62,16 @@ OpenFile = Callable[[str], LabelFile | None]
 
 
 def words(file: OpenFile, folder: str) -> LabelFile | None:
-    """The file of words above a folder: one of WORDS_FILES, else that of a development kit."""
-    return above(file, folder, WORDS_FILES) or _kit_words(file, folder)
+    """The file of words above a folder: one of WORDS_FILES, else that of a development kit.
 
-
-def _kit_words(file: OpenFile, folder: str) -> LabelFile | None:
-    """The file of words of a development kit above a folder, or in the root.
-
-    Another file may have the name of the kit's, so the kit's labels must be beside it.
+    The kit may be in the root too. Another file may have the name of the kit's, so the kit's labels
+    must be beside it.
     """
-    for path in _paths_above(folder, _KIT_FILES):
-        if file(path) is not None:
-            return file(join(path.rpartition("/")[0], META))
-    return None
+    found = above(file, folder, WORDS_FILES)
+    kits = (path for path in _paths_above(folder, _KIT_FILES) if file(path) is not None)
+    if found is None and (kit := next(kits, None)) is not None:
+        found = file(join(kit.rpartition("/")[0], META))
+    return found
 
 
 def is_of_kit(labels: LabelFile) -> bool:
@@ -84,8 +81,8 @@ def is_of_kit(labels: LabelFile) -> bool:
 
 def kaggle_root(parts: Sequence[str]) -> int:
     """How many last parts of a path are folders of Kaggle's tree, such as 2 for ILSVRC/Data."""
-    for count in range(len(_KAGGLE), 0, -1):
-        if tuple(parts[-count:]) == _KAGGLE[:count]:
+    for count in range(len(KAGGLE), 0, -1):
+        if tuple(parts[-count:]) == KAGGLE[:count]:
             return count
     return 0
 
@@ -168,20 +165,16 @@ def _read_variable(content: bytes, wanted: tuple[str, ...]) -> list[tuple[str, s
     order = {b"IM": "<", b"MI": ">"}[content[126:128]]
     for kind, data in _elements(memoryview(content)[_HEADER:], order):
         if kind == _COMPRESSED:
-            kind, data = next(_elements(memoryview(_decompressed(data)), order))
+            content = zlib.decompressobj().decompress(data, _LARGEST + 1)
+            if len(content) > _LARGEST:
+                raise ValueError("a variable is too large")
+            kind, data = next(_elements(memoryview(content), order))
         if kind == _MATRIX:
             parts = _elements(data, order)
             array_class, count, name = _head(parts, order)
             if name == _VARIABLE and array_class == _STRUCTURE:
                 return _read_synsets(parts, count, order, wanted)
     raise LookupError(_VARIABLE)
-
-
-def _decompressed(data: memoryview) -> bytes:
-    content = zlib.decompressobj().decompress(data, _LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise ValueError("a variable is too large")
-    return content
 
 
 def _read_synsets(

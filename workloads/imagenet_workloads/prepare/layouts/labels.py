@@ -13,7 +13,6 @@ kit, in the same folder, maps to a class. A class's name may hold spaces and com
 name at the start of a line's rest counts. The file is UTF-8, or starts with a byte order mark.
 """
 
-import codecs
 import csv
 import hashlib
 import io
@@ -167,7 +166,9 @@ def _by_order(
         if len(_COLUMN.findall(name)) > 1 and name not in classes and not classes.have_spaces:
             raise InputError(f"{path}: line {number} has two columns, and the first has one")
         listed.append(translate(name, number))
-    order = _order_by_name(names)
+    # The positions of the images, sorted by the last part of their names.
+    bases = [_base(name) for name in names()]
+    order = np.array(sorted(range(len(bases)), key=bases.__getitem__), np.int64)
     if len(order) != len(listed):
         raise InputError(
             f"{path}: has {len(listed)} labels for {len(order)} images; "
@@ -176,12 +177,6 @@ def _by_order(
     labels = np.empty(len(order), np.int32)
     labels[order] = np.frombuffer(listed, np.int32)
     return labels
-
-
-def _order_by_name(names: Callable[[], Iterator[str]]) -> npt.NDArray[np.int64]:
-    """The positions of the images, sorted by the last part of their names."""
-    bases = [_base(name) for name in names()]
-    return np.array(sorted(range(len(bases)), key=bases.__getitem__), np.int64)
 
 
 def _translation(path: Path | LabelFile, classes: _ClassNames) -> Callable[[str, int], int]:
@@ -193,22 +188,19 @@ def _translation(path: Path | LabelFile, classes: _ClassNames) -> Callable[[str,
         if text in classes or not _is_number(text):
             return classes.number(text)
         if ids is None:
-            ids = _ids(path, line, text)
+            translation = as_label_file(path).beside(devkit.META)
+            if translation is None:
+                raise InputError(
+                    f"{path}: line {line}: {text} is no class's name; if it is an ID of "
+                    f"ILSVRC2012, put the development kit's {devkit.META} beside the file; else "
+                    "write class names"
+                )
+            ids = {str(number): name for number, name in devkit.read_ids(translation).items()}
         if text not in ids:
             raise InputError(f"{path}: line {line}: {devkit.META} knows no class {text}")
         return classes.number(ids[text])
 
     return translate
-
-
-def _ids(path: Path | LabelFile, line: int, text: str) -> dict[str, str]:
-    translation = as_label_file(path).beside(devkit.META)
-    if translation is None:
-        raise InputError(
-            f"{path}: line {line}: {text} is no class's name; if it is an ID of ILSVRC2012, put "
-            f"the development kit's {devkit.META} beside the file; else write class names"
-        )
-    return {str(number): name for number, name in devkit.read_ids(translation).items()}
 
 
 class _Cells(NamedTuple):
@@ -282,7 +274,7 @@ def _by_name(
     hashes, numbers = _table(path, classes, cells)
     labels = array("i")
     for name in names():
-        wanted = _hash(_base(name))
+        wanted = tables.hash_of(_base(name))
         place = int(np.searchsorted(hashes, wanted))
         if place == len(hashes) or hashes[place] != wanted:
             raise InputError(f"{path}: has no line for the image {readable(name)}")
@@ -301,7 +293,7 @@ def _table(
         found = _cells_of(text, cells)
         if found is None or not found[1]:
             raise InputError(f"{path}: line {line} has one column, and the first has two")
-        hashes.append(_hash(_stem(found[0])))
+        hashes.append(tables.hash_of(_stem(found[0])))
         name = classes.named(found[1])
         is_rank = name not in classes and _is_number(name)
         numbers.append(classes.at_rank(name, path, line) if is_rank else classes.number(name))
@@ -320,7 +312,7 @@ def lines(path: Path | LabelFile) -> Iterator[tuple[int, str]]:
     """
     try:
         with as_label_file(path).open() as file:
-            text = io.TextIOWrapper(file, _encoding(file.peek(2)), "surrogateescape")
+            text = io.TextIOWrapper(file, tables.encoding_of(file), "surrogateescape")
             for number, line in enumerate(text, 1):
                 columns = _COLUMN.search(line)
                 if columns and not (number == 1 and columns[0] == "ImageId"):
@@ -329,11 +321,6 @@ def lines(path: Path | LabelFile) -> Iterator[tuple[int, str]]:
         raise InputError(f"{path}: is not text in UTF-8: {error}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _encoding(start: bytes) -> str:
-    """UTF-8, with or without a byte order mark, unless the mark is that of UTF-16."""
-    return "utf-16" if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
 
 
 def _unquoted(text: str) -> str:
@@ -354,8 +341,3 @@ def _stem(name: str) -> str:
     base = name.rpartition("/")[2]
     stem, dot, suffix = base.rpartition(".")
     return stem if dot and suffix.isalpha() else base
-
-
-def _hash(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")

@@ -181,7 +181,7 @@ class Table:
         for line, cells in rows(file, layout):
             if max(image, label) >= len(cells) or not cells[label].strip():
                 raise InputError(f"{file}: line {line} has no class; write one, or remove the line")
-            hashes.append(_hash(key_of(cells[image].strip(), depth)))
+            hashes.append(hash_of(key_of(cells[image].strip(), depth)))
             numbers.append(classes.setdefault(cells[label].strip(), len(classes)))
         self.classes = tuple(classes)
         found = np.frombuffer(hashes, np.uint64) if hashes else np.empty(0, np.uint64)
@@ -197,7 +197,7 @@ class Table:
 
     def label_of(self, path: str) -> str | None:
         """The class of an image; None if the table does not name it."""
-        wanted = _hash(key_of(path, self.depth))
+        wanted = hash_of(key_of(path, self.depth))
         place = int(np.searchsorted(self._hashes, np.uint64(wanted)))
         if place == len(self._hashes) or int(self._hashes[place]) != wanted:
             return None
@@ -213,10 +213,10 @@ class Names:
         for line in lines:
             depth = line.count("/")
             self._depths.add(depth)
-            self._hashes.add(_hash(key_of(line, depth)))
+            self._hashes.add(hash_of(key_of(line, depth)))
 
     def __contains__(self, path: str) -> bool:
-        return any(_hash(key_of(path, depth)) in self._hashes for depth in self._depths)
+        return any(hash_of(key_of(path, depth)) in self._hashes for depth in self._depths)
 
 
 def lines(file: LabelFile) -> Iterator[str]:
@@ -250,16 +250,22 @@ def _object(line: str, file: LabelFile) -> dict[str, object]:
     return values if isinstance(values, dict) else {}
 
 
+def encoding_of(file: io.BufferedReader) -> str:
+    """UTF-8, with or without a byte order mark, unless the mark is that of UTF-16."""
+    return "utf-16" if file.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+
+
 def _text(file: LabelFile) -> io.TextIOWrapper:
     try:
         opened = file.open()
-        encoding = "utf-16" if opened.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        encoding = encoding_of(opened)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     return io.TextIOWrapper(opened, encoding, "surrogateescape", newline="")
 
 
-def _hash(text: str) -> int:
+def hash_of(text: str) -> int:
+    """A hash of 64 bits, the same in each process."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 

@@ -13,7 +13,7 @@ import json
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -73,18 +73,6 @@ class OpenFiles:
             InputError: the path leads to no file.
             OSError: it cannot be opened or read.
         """
-        with self._descriptor(reader, path) as descriptor:
-            return os.pread(descriptor, size, offset)
-
-    def close(self, reader: Hashable) -> None:
-        """Closes the file of a reader, if it is open."""
-        with self._lock:
-            file = self._open.pop(reader, None)
-        if file is not None:
-            os.close(file.descriptor)
-
-    @contextmanager
-    def _descriptor(self, reader: Hashable, path: Path) -> Iterator[int]:
         with self._lock:
             file = self._open.get(reader)
             if file is None:
@@ -92,19 +80,23 @@ class OpenFiles:
             self._open.move_to_end(reader)
             file.reads += 1
         try:
-            yield file.descriptor
+            return os.pread(file.descriptor, size, offset)
         finally:
             with self._lock:
                 file.reads -= 1
-                self._close_oldest()
+                # Those that were read longest ago are closed, unless a thread reads them now.
+                surplus = len(self._open) - MOST_OPEN_FILES
+                if surplus > 0:
+                    idle = [one for one, other in self._open.items() if not other.reads]
+                    for one in idle[:surplus]:
+                        os.close(self._open.pop(one).descriptor)
 
-    def _close_oldest(self) -> None:
-        """Closes the files that were read longest ago, unless a thread reads them now."""
-        surplus = len(self._open) - MOST_OPEN_FILES
-        if surplus > 0:
-            idle = [reader for reader, file in self._open.items() if not file.reads]
-            for reader in idle[:surplus]:
-                os.close(self._open.pop(reader).descriptor)
+    def close(self, reader: Hashable) -> None:
+        """Closes the file of a reader, if it is open."""
+        with self._lock:
+            file = self._open.pop(reader, None)
+        if file is not None:
+            os.close(file.descriptor)
 
 
 # One for the process, because the limit of open files is that of the process.
@@ -296,8 +288,6 @@ class FileToFetch:
     is_list: bool = False
 
 
-Opener = Callable[[], RemoteBlob | WholeFile]
-
 _NAME = "files.json"
 # A checksum of the list is the server's.
 _REMEDY = "fetch it again; if that fails too, report it to the dataset's owner"
@@ -339,19 +329,22 @@ class CachedFiles:
         return self._files((), lambda name: self._stored(name).open())
 
     def to_fetch(
-        self, checksums: Mapping[str, str], opener: Callable[[str], Opener], commit: str = ""
+        self,
+        checksums: Mapping[str, str],
+        open_file: Callable[[str], RemoteBlob | WholeFile],
+        commit: str = "",
     ) -> Iterator[FileToFetch]:
         """The files, and the list last.
 
         Args:
             checksums: of the files to store, by their paths; empty if unknown.
-            opener: returns what asks the server for a file.
+            open_file: asks the server for the version of a file.
             commit: of the files; empty if they have none.
         """
         tags = dict(checksums)
 
         def open_noted(name: str) -> RemoteBlob | WholeFile:
-            blob = opener(name)()
+            blob = open_file(name)
             tags[name] = _tag(checksums[name], blob.version)
             return blob
 
@@ -364,14 +357,24 @@ class CachedFiles:
                 open=partial(open_noted, name),
                 checksum_remedy=_REMEDY,
             )
-        listed = self._listed_folders()
+        listed: set[Path] = set()
+        if self.list_entry.record() is not None:
+            before = self._read_list().object("files").values
+            listed = {self._entry(name).folder for name in before}
 
         def open_list() -> RemoteBlob:
             document = {"commit": commit, "files": tags}
             return _List(self.list_entry.where, json.dumps(document).encode())
 
         def stale_folders() -> Iterable[Path]:
-            return self._stale_folders(listed, {self._entry(name).folder for name in checksums})
+            # A fetch of another list may fill other folders now: those stay until they are old.
+            current = {self._entry(name).folder for name in checksums}
+            folder = self.list_entry.folder
+            oldest = atomic_files.volume_clock(folder) - ABANDONED_SECONDS
+            for other in [one for one in folder.iterdir() if one.is_dir() and one not in current]:
+                status = regular_files.status_of(other)
+                if other in listed or (status is not None and status.st_mtime < oldest):
+                    yield other
 
         entry = self.list_entry
         yield FileToFetch(_NAME, entry, False, "", open_list, stale_folders, is_list=True)
@@ -380,19 +383,6 @@ class CachedFiles:
         with closing(self.list_entry.open()) as file:
             text = file.read(0, file.size).decode(errors="replace")
         return Fields.parse(text, str(self.list_entry.folder))
-
-    def _listed_folders(self) -> set[Path]:
-        """The folders of the files of the list that is in the cache; none without a list."""
-        if self.list_entry.record() is None:
-            return set()
-        return {self._entry(name).folder for name in self._read_list().object("files").values}
-
-    def _stale_folders(self, listed: set[Path], current: set[Path]) -> list[Path]:
-        """The folders that are deleted: a fetch of another list may fill others now."""
-        folder = self.list_entry.folder
-        oldest = atomic_files.volume_clock(folder) - ABANDONED_SECONDS
-        others = [one for one in folder.iterdir() if one.is_dir() and one not in current]
-        return [one for one in others if one in listed or _is_older(one, oldest)]
 
     def _stored(self, name: str) -> CacheEntry:
         """The entry of a file, or of the compressed tar that was stored decompressed."""
@@ -431,11 +421,6 @@ class _List:
 def _tag(checksum: str, version: Version) -> str:
     """By what a file of the list is recognized; the size of a version may be unknown at first."""
     return checksum or version.etag or version.last_modified
-
-
-def _is_older(folder: Path, time: float) -> bool:
-    status = regular_files.status_of(folder)
-    return status is not None and status.st_mtime < time
 
 
 def _base(name: str) -> str:

@@ -6,7 +6,6 @@ the branch has by then. With a cache, fetch does so, and index reads the commit 
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from imagenet_workloads import arguments as types
@@ -17,9 +16,9 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.containers import parquet, samples
 from imagenet_workloads.prepare.layouts import choice as choices
-from imagenet_workloads.prepare.layouts import file_splits
+from imagenet_workloads.prepare.layouts.splits import open_parquet_files, parquet_names_to_read
 from imagenet_workloads.prepare.source import Source
-from imagenet_workloads.prepare.sources.cache import CachedFiles, FileToFetch, Opener, cache_entry
+from imagenet_workloads.prepare.sources.cache import CachedFiles, FileToFetch, cache_entry
 from imagenet_workloads.prepare.sources.kind import RemoteKind, add_max_requests
 from imagenet_workloads.prepare.sources.opening import (
     KINDS,
@@ -28,7 +27,7 @@ from imagenet_workloads.prepare.sources.opening import (
     pinned,
 )
 from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, open_to_fetch
-from imagenet_workloads.prepare.stores.remote import RemoteFiles, limit
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, WholeFile, limit
 
 _CACHE_FIELD = "source.huggingFace.cache"
 _ARCHIVES = (".tar", ".zip")
@@ -70,8 +69,12 @@ class HuggingFaceKind(RemoteKind):
 
     def open(self, parsed: Namespace) -> Source:
         """Asks for the files, and opens the Parquet files among them or the archive."""
-        commit, files = _open_listed(parsed)
-        source = file_splits.open_files(files, choices.of(parsed))
+        if parsed.cache is not None:
+            commit, files = _cached(parsed).open_listed()
+        else:
+            repository, checksums, login = _find(parsed)
+            commit, files = repository.commit, _Files(repository, tuple(checksums), login)
+        source = open_parquet_files(files, choices.of(parsed))
         if source is None:
             name = _archive(files.names, parsed.hf_dataset)
             most = parsed.hf_max_requests
@@ -96,11 +99,14 @@ class HuggingFaceKind(RemoteKind):
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
         """The Parquet files that index reads, or the archive; then the list of them."""
         repository, checksums, login = _find(parsed, with_checksums=True)
-        names = file_splits.names_to_read(checksums) or [_archive(checksums, parsed.hf_dataset)]
+        names = parquet_names_to_read(checksums) or [_archive(checksums, parsed.hf_dataset)]
         client = HttpClient(login)
         chosen = {name: checksums[name] for name in names}
-        opener = partial(_opener, repository, client)
-        return [*_cached(parsed).to_fetch(chosen, opener, repository.commit)]
+
+        def open_file(name: str) -> RemoteBlob | WholeFile:
+            return open_to_fetch(_served(repository, name), client)
+
+        return [*_cached(parsed).to_fetch(chosen, open_file, repository.commit)]
 
 
 class _Files(RemoteFiles):
@@ -114,14 +120,6 @@ class _Files(RemoteFiles):
 
         where = f"{repository.dataset}@{repository.commit[:12]}"
         super().__init__(where, names, open_blob, AT_ONCE)
-
-
-def _open_listed(parsed: Namespace) -> tuple[str, RemoteFiles]:
-    """The commit, and its files at or below --hf-path."""
-    if parsed.cache is not None:
-        return _cached(parsed).open_listed()
-    repository, checksums, login = _find(parsed)
-    return repository.commit, _Files(repository, tuple(checksums), login)
 
 
 def _find(
@@ -142,10 +140,6 @@ def _find(
 
 def _served(repository: Repository, name: str) -> ServedFile:
     return ServedFile(name, repository.address(name))
-
-
-def _opener(repository: Repository, client: HttpClient, name: str) -> Opener:
-    return partial(open_to_fetch, _served(repository, name), client)
 
 
 def _cached(parsed: Namespace) -> CachedFiles:

@@ -25,17 +25,21 @@ from imagenet_workloads.prepare.containers.archives import (
     KINDS_OF_SETS,
     OF_ARCHIVES,
     ArchiveListing,
-    ArchiveReader,
     ArchiveSet,
     FlatArchive,
+    planned_archive,
 )
 from imagenet_workloads.prepare.containers.tar import BLOCK, TarArchive, header_size
 from imagenet_workloads.prepare.containers.zip import END, LOCAL, ZipArchive
 from imagenet_workloads.prepare.entry_names import is_hidden
-from imagenet_workloads.prepare.layouts import cifar, file_splits
+from imagenet_workloads.prepare.layouts import cifar
 from imagenet_workloads.prepare.layouts.choice import CIFAR, PARQUET, VALIDATION_ALONE, Choice
 from imagenet_workloads.prepare.layouts.decided import DecidedSource
-from imagenet_workloads.prepare.layouts.file_splits import splits_of_archives
+from imagenet_workloads.prepare.layouts.splits import (
+    open_parquet_file,
+    open_parquet_files,
+    splits_of_archives,
+)
 from imagenet_workloads.prepare.layouts.survey import Contents, is_download_of_cifar
 from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources.reading_estimate import limited_estimates
@@ -81,7 +85,7 @@ def open_archive(
             (folder,) = found.cifar_folders()
             return _cifar(archive, folder)
         if layout == PARQUET:
-            source = file_splits.open_files(_members_of_parquet(archive, root), choice)
+            source = open_parquet_files(_members_of_parquet(archive, root), choice)
             assert source is not None
             return pinned(source, {IN_ARCHIVE: True})
         if not (found.image or found.archives):
@@ -117,7 +121,7 @@ def open_planned_archive(planned: Fields, blob: Blob, within: str | None = None)
     if not kind.startswith((f"{archive.format} ", f"flat {archive.format}")):
         blob.close()
         raise changed(blob.where, f"is a {archive.format} in place of a {kind}")
-    return ArchiveReader(archive, kind)
+    return planned_archive(archive, kind)
 
 
 def open_flat_archive(blob: Blob) -> Source:
@@ -226,7 +230,7 @@ def open_remote(
     """
     allowed = limit(most_requests, blob.cache_field) if blob.at_once > 1 else None
     if parquet.is_parquet(blob):
-        source = file_splits.open_file(_single(blob), within, choice)
+        source = open_parquet_file(_single(blob), within, choice)
     else:
         name = blob.version.where.rpartition("/")[2]
         source = _remote(open_archive(_reading(blob), within, choice, name), blob, allowed)
@@ -253,7 +257,7 @@ def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Sour
         InputError: its layout is unknown.
     """
     if not is_flat and parquet.is_parquet(blob):
-        source = file_splits.open_file(_single(blob), None)
+        source = open_parquet_file(_single(blob), None)
         source.plan_fields = {"option": option}
         return source
     window = _reading(blob)
@@ -380,7 +384,7 @@ def open_archives(
             held.add(name, FORMATS)
         source = None
         if held.layout(choice or Choice()) == PARQUET:
-            source = file_splits.open_files(files, choice)
+            source = open_parquet_files(files, choice)
         if source is None:
             others = [name for name in files.names if name not in {*held.archives}]
             splits = splits_of_archives(held.archives, choice or Choice())

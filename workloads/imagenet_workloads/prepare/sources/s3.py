@@ -9,22 +9,22 @@ from imagenet_workloads import arguments as types
 from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, address_of, open_bucket
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import entry_names as trees
 from imagenet_workloads.prepare.containers import parquet
 from imagenet_workloads.prepare.containers.folder import (
     S3FlatFolder,
     S3Folder,
-    S3Reader,
+    planned_prefix,
 )
+from imagenet_workloads.prepare.entry_names import join
 from imagenet_workloads.prepare.layouts import choice as choices
-from imagenet_workloads.prepare.layouts import devkit, file_splits
+from imagenet_workloads.prepare.layouts import devkit
 from imagenet_workloads.prepare.layouts.decided import DecidedSource
+from imagenet_workloads.prepare.layouts.splits import parquet_names_to_read
 from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources.cache import (
     CachedFiles,
     CacheEntry,
     FileToFetch,
-    Opener,
     cache_entry,
     cached_labels,
 )
@@ -162,12 +162,16 @@ class S3Kind(RemoteKind):
         is_validation = is_of_option(planned, _VALIDATION)
         path = parsed.s3_validation if is_validation else parsed.s3_key or parsed.s3_prefix
         if kind in KINDS_OF_SEVERAL and not is_validation and parsed.s3_key is None:
-            return open_planned_archives(planned, _planned_archives(parsed))
+            if parsed.s3_prefix is None or parsed.cache is None:
+                files = _files(parsed, sorted(map(_name, parsed.s3_keys or ())))
+            else:
+                files = _cached_prefix(parsed).open_planned()
+            return open_planned_archives(planned, files)
         if path is None:
             raise InputError(f"{_VALIDATION} is missing: the plan needs its images")
         if kind in (S3Folder.kind, S3FlatFolder.kind):
             within = planned.text("within") if planned.has("within") else ""
-            return S3Reader(_bucket(parsed), trees.join(path.strip("/"), within), kind)
+            return planned_prefix(_bucket(parsed), join(path.strip("/"), within), kind)
         inside = None if is_validation else parsed.s3_path_in_archive
         return open_remote_planned(planned, _blob(parsed, path), inside)
 
@@ -195,8 +199,11 @@ class S3Kind(RemoteKind):
         if parsed.s3_prefix is None:
             return found
         checksums = dict.fromkeys(_names_to_fetch(parsed), "")
-        opener = partial(_opener, parsed, bucket)
-        return [*found, *_cached_prefix(parsed).to_fetch(checksums, opener)]
+
+        def open_file(name: str) -> S3Blob:
+            return S3Blob(bucket, _key_below(parsed, name))
+
+        return [*found, *_cached_prefix(parsed).to_fetch(checksums, open_file)]
 
 
 def _blob(parsed: Namespace, key: str) -> RemoteBlob:
@@ -214,13 +221,6 @@ def _archives(parsed: Namespace) -> RemoteFiles | None:
         return _cached_prefix(parsed).open_listed()[1]
     names = _listed(parsed)
     return _files(parsed, names) if names else None
-
-
-def _planned_archives(parsed: Namespace) -> RemoteFiles:
-    """The archives of --s3-keys or --s3-prefix for pack, which knows their names."""
-    if parsed.s3_prefix is None or parsed.cache is None:
-        return _files(parsed, sorted(map(_name, parsed.s3_keys or ())))
-    return _cached_prefix(parsed).open_planned()
 
 
 def _listed(parsed: Namespace) -> Sequence[str]:
@@ -244,17 +244,13 @@ def _names_to_fetch(parsed: Namespace) -> Sequence[str]:
             f"{address_of(parsed.s3_bucket, parsed.s3_prefix)}: only archives are stored, and it "
             "has none, or folders beside them; remove cache, or write another prefix"
         )
-    return file_splits.names_to_read(names) or names
+    return parquet_names_to_read(names) or names
 
 
 def _key_below(parsed: Namespace, name: str) -> str:
     """The key of an archive of --s3-prefix."""
     prefix = (parsed.s3_prefix or "").strip("/")
     return f"{prefix}/{name}" if prefix else name
-
-
-def _opener(parsed: Namespace, bucket: Bucket, name: str) -> Opener:
-    return partial(S3Blob, bucket, _key_below(parsed, name))
 
 
 def _cached_prefix(parsed: Namespace) -> CachedFiles:

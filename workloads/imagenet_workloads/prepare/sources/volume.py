@@ -24,14 +24,18 @@ from imagenet_workloads.prepare.containers.folder import (
     FOLDER,
     FlatFolder,
     FolderListing,
-    FolderReader,
+    planned_folder,
 )
 from imagenet_workloads.prepare.entry_names import is_hidden, is_image, join
 from imagenet_workloads.prepare.layouts import choice as choices
-from imagenet_workloads.prepare.layouts import cifar, devkit, file_splits
+from imagenet_workloads.prepare.layouts import cifar, devkit
 from imagenet_workloads.prepare.layouts.choice import CIFAR, PARQUET, Choice
 from imagenet_workloads.prepare.layouts.decided import DecidedSource
-from imagenet_workloads.prepare.layouts.file_splits import splits_of_archives
+from imagenet_workloads.prepare.layouts.splits import (
+    open_parquet_file,
+    open_parquet_files,
+    splits_of_archives,
+)
 from imagenet_workloads.prepare.layouts.survey import Contents
 from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources import opening
@@ -69,7 +73,7 @@ def open_source(
             is_parquet = parquet.is_parquet(file)
         if is_parquet:
             files = FilesOfFolder(path.parent, (path.name,))
-            return file_splits.open_file(files, within, choice)
+            return open_parquet_file(files, within, choice)
         name = compressed.plain_name(path.name)
         return opening.open_archive(_open_blob(path, scratch), within, choice, name)
     if within is not None:
@@ -80,7 +84,7 @@ def open_source(
         (folder,) = found.cifar_folders()
         return _open_cifar(path, folder)
     if layout == choices.PARQUET:
-        source = file_splits.open_files(FilesOfFolder(path, sorted(found.parquet)), choice)
+        source = open_parquet_files(FilesOfFolder(path, sorted(found.parquet)), choice)
         assert source is not None
         return source
     opened = None if found.has_folders else found.open_archives(scratch, choice)
@@ -339,7 +343,7 @@ class VolumeKind(SourceKind):
             return cifar.planned_split(planned, _open_cifar(path, folders[0]))
         if kind not in (FOLDER, FLAT_FOLDER):
             raise changed(str(path), f"is a {FOLDER} in place of a {kind}")
-        return FolderReader(path, within or "", kind)
+        return planned_folder(path, within or "", kind)
 
 
 def _add_path_in_archive(add_argument: Callable[..., Any]) -> None:

@@ -45,9 +45,9 @@ class Part:
         start: its first byte in the blob.
     """
 
-    def __init__(self, blob: Blob, name: str, start: int, size: int) -> None:
+    def __init__(self, blob: Blob, where: str, start: int, size: int) -> None:
         """Reads nothing yet; the blob is closed with it."""
-        self.where = f"{blob.where}: {readable(name)}"
+        self.where = where
         self.start = start
         self.size = size
         self._blob = blob

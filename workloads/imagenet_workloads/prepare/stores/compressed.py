@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.stores.blob import Blob
+from imagenet_workloads.prepare.stores.blob import Blob, Kept, Part
 
 _SHORT = {".gz": ".tgz", ".bz2": ".tbz2", ".xz": ".txz", ".zst": ".tzst"}
 SUFFIXES = (*(f".tar{one}" for one in _SHORT), *_SHORT.values())
@@ -64,29 +64,6 @@ def by_plain_name(names: Iterable[str], where: str) -> dict[str, str]:
         if other != name:
             raise InputError(f"{where}: has both {other} and {name}; delete one of them")
     return found
-
-
-_COMPRESSED = {
-    b"\x1f\x8b": ("gzip", "gunzip"),
-    b"BZh": ("bzip2", "bunzip2"),
-    b"\xfd7zXZ\0": ("xz", "unxz"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
-    b"PK\x03\x04": ("zip", "unzip"),
-}
-
-
-def require_uncompressed(start: bytes, where: str) -> None:
-    """Checks the first bytes of an archive.
-
-    Raises:
-        InputError: they are those of a compressed file.
-    """
-    for magic, (format, program) in _COMPRESSED.items():
-        if start.startswith(magic):
-            raise InputError(
-                f"{where}: is compressed ({format}), and images are read in place, by "
-                f"offset; decompress it first by {program}"
-            )
 
 
 # Of the compressed and of the decompressed file.
@@ -171,7 +148,7 @@ class UnnamedFiles:
                     self._parts[where] = self.append(blob)
             start, size = self._parts[where]
             assert self._file is not None
-            return _Section(where, self._file.fileno(), start, size)
+            return Kept(Part(UnnamedFile(where, self._file.fileno()), where, start, size))
 
     def duplicate(self) -> int:
         """A descriptor that outlives this object."""
@@ -200,30 +177,13 @@ class UnnamedFiles:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
             start = self._file.tell()
             is_compressed = format_of(blob.read(0, MAGIC)) is not None
-            for chunk in chunks(blob) if is_compressed else _as_it_is(blob):
+            as_it_is = (blob.read(place, _BLOCK) for place in range(0, blob.size, _BLOCK))
+            for chunk in chunks(blob) if is_compressed else as_it_is:
                 self._file.write(chunk)
                 if self._file.tell() > LARGEST:
                     raise _too_large(blob.where)
             self._file.flush()
             return start, self._file.tell() - start
-
-
-class _Section:
-    """A range of the unnamed file as a `Blob`; it is open as long as that."""
-
-    def __init__(self, where: str, descriptor: int, start: int, size: int) -> None:
-        self.where = where
-        self.size = size
-        self._descriptor = descriptor
-        self._start = start
-
-    def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
-        size = min(size, self.size - offset)
-        return os.pread(self._descriptor, size, self._start + offset) if size > 0 else b""
-
-    def close(self) -> None:
-        """Closes nothing."""
 
 
 def _too_large(where: str) -> InputError:
@@ -233,11 +193,6 @@ def _too_large(where: str) -> InputError:
         "or put it on a server or in a bucket and write source.http or source.s3 with cache, "
         "which decompresses it once"
     )
-
-
-def _as_it_is(blob: Blob) -> Iterator[bytes]:
-    for offset in range(0, blob.size, _BLOCK):
-        yield blob.read(offset, _BLOCK)
 
 
 def _through(open_file: Callable[..., Any]) -> Callable[[BinaryIO], Iterator[bytes]]:
@@ -283,17 +238,51 @@ def _zstd(compressed: BinaryIO) -> Iterator[bytes]:
         raise EOFError("the last frame is cut off")
 
 
-_FORMATS: dict[bytes, tuple[str, Callable[[BinaryIO], Iterator[bytes]]]] = {
-    b"\x1f\x8b": ("gzip", _through(gzip.open)),
-    b"BZh": ("bzip2", _through(bz2.open)),
-    b"\xfd7zXZ\0": ("xz", _xz),
-    b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
+class _Format(NamedTuple):
+    """A format of compressed files.
+
+    Attributes:
+        name: in messages.
+        program: what decompresses a file.
+        read: yields the content.
+    """
+
+    name: str
+    program: str
+    read: Callable[[BinaryIO], Iterator[bytes]]
+
+
+_FORMATS = {
+    b"\x1f\x8b": _Format("gzip", "gunzip", _through(gzip.open)),
+    b"BZh": _Format("bzip2", "bunzip2", _through(bz2.open)),
+    b"\xfd7zXZ\0": _Format("xz", "unxz", _xz),
+    b"\x28\xb5\x2f\xfd": _Format("zstd", "unzstd", _zstd),
 }
+
+
+def _format(start: bytes) -> _Format | None:
+    return next((one for magic, one in _FORMATS.items() if start.startswith(magic)), None)
 
 
 def format_of(start: bytes) -> str | None:
     """The format of a compressed file by its first bytes; None if it is not compressed."""
-    return next((name for magic, (name, _) in _FORMATS.items() if start.startswith(magic)), None)
+    found = _format(start)
+    return None if found is None else found.name
+
+
+def require_uncompressed(start: bytes, where: str) -> None:
+    """Checks the first bytes of a tar.
+
+    Raises:
+        InputError: they are those of a compressed file.
+    """
+    found = _format(start)
+    name, program = ("zip", "unzip") if found is None else found[:2]
+    if found is not None or start.startswith(b"PK\x03\x04"):
+        raise InputError(
+            f"{where}: is compressed ({name}), and images are read in place, by "
+            f"offset; decompress it first by {program}"
+        )
 
 
 def chunks(blob: Blob) -> Iterator[bytes]:
@@ -302,10 +291,10 @@ def chunks(blob: Blob) -> Iterator[bytes]:
     Raises:
         InputError: it is damaged.
     """
-    start = blob.read(0, MAGIC)
-    read = next(one for magic, (_, one) in _FORMATS.items() if start.startswith(magic))
+    found = _format(blob.read(0, MAGIC))
+    assert found is not None
     try:
-        yield from read(io.BufferedReader(_Reader(blob), _BLOCK))
+        yield from found.read(io.BufferedReader(_Reader(blob), _BLOCK))
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         raise InputError(
             f"{blob.where}: does not decompress: {error}; copy or download it again"
