@@ -176,11 +176,26 @@ def open_cifar(where: str, files: Mapping[str, Blob], close: Callable[[], None])
     return training
 
 
-def planned_split(planned: Fields, training: Source) -> Source:
-    """The training images, or the test images beside them if a plan says so."""
+def open_planned(
+    planned: Fields, where: str, folders: Sequence[str], open_in: Callable[[str], Source]
+) -> Source:
+    """Opens the training images for pack, or the test images beside them if a plan says so.
+
+    Args:
+        planned: from `Source.to_document`.
+        where: the name of the folder or archive.
+        folders: those in it with all files of a version.
+        open_in: opens the training images in one of them.
+
+    Raises:
+        InputError: not one folder has them any more.
+    """
+    kind = planned.text("kind")
+    if len(folders) != 1:
+        raise changed(where, f"is no {kind}")
+    training = open_in(folders[0])
     validation = None if training.own_validation is None else training.own_validation()
-    is_test = planned.text("kind") == KINDS[1]
-    return validation.source if is_test and validation is not None else training
+    return validation.source if kind == KINDS[1] and validation is not None else training
 
 
 def _layout(blob: Blob, version: _Version) -> _Batch:

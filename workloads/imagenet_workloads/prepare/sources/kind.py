@@ -13,7 +13,7 @@ from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
 
 
 class SourceKind(ABC):
-    """A kind of source: its options, and how it is opened. `sources.KINDS` lists them.
+    """A kind of source: its options, and how it is opened. `kinds.KINDS` lists them.
 
     Parsers import the modules of all kinds, so a module imports OpenCV only in functions.
 

@@ -1,4 +1,4 @@
-"""The kinds of sources: one module each, each a `source.SourceKind`.
+"""The kinds of sources: one module each, each a `SourceKind`.
 
 No kind extracts an archive: a scan yields the location of each image, and `pack` reads it there. A
 new kind adds a module and one line to `KINDS`.

@@ -5,6 +5,7 @@ is read with few requests, within a limit, and a change of it is noticed.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from imagenet_workloads.errors import InputError
@@ -109,19 +110,19 @@ def open_planned_archive(planned: Fields, blob: Blob, within: str | None = None)
         InputError: it is another archive than was planned.
     """
     kind = planned.text("kind")
-    archive, root = _enter(blob, within)
-    if kind == parquet.KIND:
-        return parquet.open_planned(planned, _members_of_parquet(archive, root))
-    if kind in cifar.KINDS:
-        folders = _contents(archive, root, is_whole=True).cifar_folders()
-        if len(folders) != 1:
-            blob.close()
-            raise changed(blob.where, f"is no {kind}")
-        return cifar.planned_split(planned, _cifar(archive, folders[0]))
-    if not kind.startswith((f"{archive.format} ", f"flat {archive.format}")):
+    try:
+        archive, root = _enter(blob, within)
+        if kind == parquet.KIND:
+            return parquet.open_planned(planned, _members_of_parquet(archive, root))
+        if kind in cifar.KINDS:
+            folders = _contents(archive, root, is_whole=True).cifar_folders()
+            return cifar.open_planned(planned, blob.where, folders, partial(_cifar, archive))
+        if not kind.startswith((f"{archive.format} ", f"flat {archive.format}")):
+            raise changed(blob.where, f"is a {archive.format} in place of a {kind}")
+        return planned_archive(archive, kind)
+    except BaseException:
         blob.close()
-        raise changed(blob.where, f"is a {archive.format} in place of a {kind}")
-    return planned_archive(archive, kind)
+        raise
 
 
 def open_flat_archive(blob: Blob) -> Source:

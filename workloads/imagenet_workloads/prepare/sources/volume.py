@@ -338,9 +338,7 @@ class VolumeKind(SourceKind):
             return opening.open_planned_archive(planned, blob, inside)
         if kind in cifar.KINDS:
             folders = FolderContents(path, Choice(layout=choices.CIFAR)).cifar_folders()
-            if len(folders) != 1:
-                raise changed(str(path), f"is no {kind}")
-            return cifar.planned_split(planned, _open_cifar(path, folders[0]))
+            return cifar.open_planned(planned, str(path), folders, partial(_open_cifar, path))
         if kind not in (FOLDER, FLAT_FOLDER):
             raise changed(str(path), f"is a {FOLDER} in place of a {kind}")
         return planned_folder(path, within or "", kind)
