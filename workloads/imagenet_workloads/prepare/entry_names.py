@@ -12,39 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 IMAGE_SUFFIXES = frozenset(
     (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".heic", ".heif")
 )
-
-
-def is_image(name: str) -> bool:
-    """Whether a path's last part is an image's name; that of a hidden file is not."""
-    base = name.rpartition("/")[2]
-    stem, dot, suffix = base.rpartition(".")
-    return bool(dot and stem) and base[0] != "." and f".{suffix.lower()}" in IMAGE_SUFFIXES
-
-
 # Entries of a file system that are not the user's data, besides those that begin with a dot.
 _SYSTEM = frozenset((
     "lost+found", "__MACOSX", "$RECYCLE.BIN", "System Volume Information", "@eaDir", "#recycle",
 ))  # fmt: skip
-
-
-def is_hidden(path: str) -> bool:
-    """Whether a part of a path is a hidden name, or one of a system's own."""
-    return any(
-        (part.startswith(".") and part != ".") or part in _SYSTEM for part in path.split("/")
-    )
-
-
 # The suffixes of files that may be tables of labels.
 TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".mat")
-
-
-def join(*parts: str) -> str:
-    """A path of parts, of which any may be empty."""
-    return "/".join(part for part in parts if part)
-
-
 TRAINING, VALIDATION, TEST, UNLABELLED = "training", "validation", "test", "unlabelled"
-
 _SPLITS = {
     **dict.fromkeys(("train", "training", "trn"), TRAINING),
     **dict.fromkeys(("validation", "valid", "val", "dev"), VALIDATION),
@@ -61,6 +35,25 @@ _ARCHIVE = re.compile(r"\.(?:tar|zip|parquet|tgz|tbz2|txz|tzst|tar\.[a-z0-9]+)$"
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+")
 # The number of a file, as 0001, 00000-of-00002, or 00000-of-00001-ab12cd34.
 _NUMBER = re.compile(r"(?:[-_.]?\d+(?:[-_]of[-_]\d+)?(?:-[0-9a-f]{8,16})?)?$")
+
+
+def is_image(name: str) -> bool:
+    """Whether a path's last part is an image's name; that of a hidden file is not."""
+    base = name.rpartition("/")[2]
+    stem, dot, suffix = base.rpartition(".")
+    return bool(dot and stem) and base[0] != "." and f".{suffix.lower()}" in IMAGE_SUFFIXES
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a part of a path is a hidden name, or one of a system's own."""
+    return any(
+        (part.startswith(".") and part != ".") or part in _SYSTEM for part in path.split("/")
+    )
+
+
+def join(*parts: str) -> str:
+    """A path of parts, of which any may be empty."""
+    return "/".join(part for part in parts if part)
 
 
 def words(name: str) -> list[str]:

@@ -22,6 +22,12 @@ from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.stores.blob import Blob, FileSet, Kept, Part, changed, readable
 from imagenet_workloads.prepare.stores.compressed import UnnamedFile
 
+LARGEST = 8 << 30
+"""The most bytes of a deflated file."""
+
+# Index and pack read one file after the other.
+_KEPT = 2
+
 
 class Kind(Enum):
     """The type of a member, as far as images need it."""
@@ -144,13 +150,6 @@ def require_data(member: Member, where: str) -> None:
     if member.kind in _UNREADABLE:
         what, remedy = _UNREADABLE[member.kind]
         raise InputError(f"{where}: {readable(member.name)} {what}; {remedy}")
-
-
-LARGEST = 8 << 30
-"""The most bytes of a deflated file."""
-
-# Index and pack read one file after the other.
-_KEPT = 2
 
 
 class FilesOfArchive(FileSet):

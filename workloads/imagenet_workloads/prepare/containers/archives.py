@@ -71,8 +71,12 @@ FLAT = tuple(f"flat {one.format}" for one in FORMATS.values())
 OF_ARCHIVES = tuple(
     f"{outer.format} of {inner.format}s" for outer in FORMATS.values() for inner in FORMATS.values()
 )
+KINDS_OF_SETS = {f"folder of {one.format}s": suffix for suffix, one in FORMATS.items()}
 # Small files are kept by their paths, as they may be tables of labels.
 _MOST_FILES = 100_000
+# The archive at the start of an image's name.
+_OF_ARCHIVE = re.compile(r"(.*?\.(?:tar|zip))/(.*)", re.DOTALL)
+_TOO_LARGE = bytes(LARGEST + 1)
 
 
 class ArchiveListing(Listing):
@@ -398,12 +402,6 @@ def _in_new_thread(images: Iterator[Image]) -> Iterator[Image]:
             yield image
 
 
-KINDS_OF_SETS = {f"folder of {one.format}s": suffix for suffix, one in FORMATS.items()}
-
-# The archive at the start of an image's name.
-_OF_ARCHIVE = re.compile(r"(.*?\.(?:tar|zip))/(.*)", re.DOTALL)
-
-
 class ArchiveSet(Listing):
     """The images of some archives, one archive after the other.
 
@@ -570,9 +568,6 @@ class ArchiveSet(Listing):
         if format is TarArchive:
             require_uncompressed(blob.read(0, min(blob.size, BLOCK)), blob.where)
         return format(blob)
-
-
-_TOO_LARGE = bytes(LARGEST + 1)
 
 
 class AnnotationsInArchive:

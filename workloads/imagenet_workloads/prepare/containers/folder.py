@@ -42,6 +42,8 @@ from imagenet_workloads.prepare.stores.volume import (
 
 FOLDER, FLAT_FOLDER = "folder of folders", "flat folder"
 
+PREFIX, FLAT_PREFIX = "prefix of folders", "flat prefix"
+ANNOTATION_SUFFIX = ".xml"
 # The levels whose names are counted first, to tell the share.
 _COUNTED = 3
 
@@ -173,9 +175,6 @@ class FlatFolder(FolderListing):
                 notes.pass_over(name)
 
 
-ANNOTATION_SUFFIX = ".xml"
-
-
 class AnnotationsInFolder:
     """The annotations in a folder of a volume."""
 
@@ -212,9 +211,6 @@ class AnnotationsInFolder:
                         f"{readable(path)}: cannot be read: {error.strerror}"
                     ) from error
                 yield path, content
-
-
-PREFIX, FLAT_PREFIX = "prefix of folders", "flat prefix"
 
 
 class S3Folder(Listing):

@@ -44,6 +44,8 @@ IMAGE_COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp")
 LABEL_COLUMNS = ("label", "labels", "cls", "class", "class_name", "fine_label", "target")
 
 _BYTES = "bytes"
+# The bytes that are kept, beyond the row group that is in use.
+MOST_BYTES = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -345,9 +347,6 @@ def _chosen(
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(readable(name) for name in names[:20]) or "none"
 
-
-# The bytes that are kept, beyond the row group that is in use.
-MOST_BYTES = 512 << 20
 
 GroupKey = tuple[str, int]
 

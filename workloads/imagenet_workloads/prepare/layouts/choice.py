@@ -21,6 +21,9 @@ LAYOUTS = (DEVKIT, KAGGLE, CIFAR, WEB_DATASET, PARQUET, LABELS, TREE, CLASS_FOLD
 
 # Where validation images come from: from the source if it has any, from another source, or drawn.
 OWN, OTHER, DRAWN = "own", "other", "drawn"
+# Of the names of images such as cat.1.jpg: what their class is called.
+_PATTERNS = (r"^(\D.*?)[ ._-]*\d+\.", r"^([^\W\d]+)")
+_MOST_NAMES = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -207,10 +210,6 @@ def _pattern(text: str) -> str:
 
 VALIDATION_ALONE = Choice(validates=OTHER)
 """For validation images of another source: they have no validation images of their own."""
-
-_PATTERNS = (r"^(\D.*?)[ ._-]*\d+\.", r"^([^\W\d]+)")
-
-_MOST_NAMES = 2_000_000
 
 
 def split_lines(

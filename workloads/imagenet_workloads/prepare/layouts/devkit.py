@@ -16,23 +16,10 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.entry_names import join
 from imagenet_workloads.prepare.stores.blob import LabelFile, content_of
 
-_IMAGES, _BOXES = ("Data", "CLS-LOC"), ("Annotations", "CLS-LOC")
-
-
-def annotations_folder(training: str) -> str | None:
-    """The folder with the annotations of a tree; None if it is not Kaggle's.
-
-    Args:
-        training: the folder of the training images.
-    """
-    *above, data, task, _ = ("", "", *training.split("/"))
-    return "/".join((*above[2:], *_BOXES)) if (data, task) == _IMAGES else None
-
-
 META = "meta.mat"
-
 # Where Kaggle's ILSVRC has its splits.
 KAGGLE = ("ILSVRC", "Data", "CLS-LOC")
+_BOXES = ("Annotations", "CLS-LOC")
 # The labels of ILSVRC2012's development kit; their folder has its words.
 _KIT_FILES = (
     "ILSVRC2012_validation_ground_truth.txt",
@@ -56,6 +43,30 @@ UNLABELLED = (
     f"{LABEL_FILES[0]} or {_KIT_FILES[0]} above them, or write a label file by --validation-labels "
     "(validation.labels), and these images by --validation-source (validation.path)"
 )
+
+# Of a MATLAB 5 file.
+_HEADER = 128
+# The development kit's file takes less than a hundredth of this, decompressed.
+_LARGEST = 1 << 28
+_VARIABLE = "synsets"
+_ID, _NAME, _WORDS = "ILSVRC2012_ID", "WNID", "words"
+# Types of data elements, with struct's codes for numbers.
+_MATRIX, _COMPRESSED = 14, 15
+_CODES = {1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 7: "f", 9: "d", 12: "q", 13: "Q"}
+_TEXTS = {16: "utf-8", 17: "utf-16", 18: "utf-32"}
+# Classes of arrays.
+_STRUCTURE, _CHARACTERS = 2, 4
+
+
+def annotations_folder(training: str) -> str | None:
+    """The folder with the annotations of a tree; None if it is not Kaggle's.
+
+    Args:
+        training: the folder of the training images.
+    """
+    *above, data, task, _ = ("", "", *training.split("/"))
+    return "/".join((*above[2:], *_BOXES)) if (data, task) == KAGGLE[1:] else None
+
 
 OpenFile = Callable[[str], LabelFile | None]
 """Opens a file of a source by its path; None if there is none."""
@@ -99,19 +110,6 @@ def _paths_above(folder: str, names: Sequence[str]) -> Iterator[str]:
         for name in names:
             yield join(*parts[:count], name)
 
-
-_HEADER = 128
-# The development kit's file takes less than a hundredth of this, decompressed.
-_LARGEST = 1 << 28
-_VARIABLE = "synsets"
-_ID, _NAME, _WORDS = "ILSVRC2012_ID", "WNID", "words"
-
-# Types of data elements, with struct's codes for numbers.
-_MATRIX, _COMPRESSED = 14, 15
-_CODES = {1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 7: "f", 9: "d", 12: "q", 13: "Q"}
-_TEXTS = {16: "utf-8", 17: "utf-16", 18: "utf-32"}
-# Classes of arrays.
-_STRUCTURE, _CHARACTERS = 2, 4
 
 _Element = tuple[int, memoryview]
 

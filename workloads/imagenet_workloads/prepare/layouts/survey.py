@@ -21,6 +21,10 @@ from imagenet_workloads.prepare.stores.blob import LabelFile, readable
 _METADATA = "metadata.parquet"
 # The download of CIFAR, which may lie beside what was unpacked from it.
 _CIFAR_ARCHIVE = re.compile(r"cifar-100?-(?:python|binary)\.(?:tar|tar\.gz|tgz)")
+# More tables than these are annotations of single images.
+_MOST_TABLES, _MOST_OF_A_FOLDER = 1000, 40
+# With more folders, images count for the folder above theirs.
+MOST_FOLDERS = 500_000
 
 
 def is_download_of_cifar(name: str) -> bool:
@@ -129,12 +133,6 @@ class Contents:
         if self.image:
             found.append(f"images (such as {readable(self.image)})")
         return ", ".join(found) or "no images, archives or Parquet files"
-
-
-# More tables than these are annotations of single images.
-_MOST_TABLES, _MOST_OF_A_FOLDER = 1000, 40
-# With more folders, images count for the folder above theirs.
-MOST_FOLDERS = 500_000
 
 
 @dataclass(slots=True, eq=False)

@@ -43,6 +43,18 @@ _MEASURES = frozenset((
 # Rows that are looked at to find out what a table holds.
 SAMPLE = 200
 _LONGEST_FIELD = 1 << 20
+# The most tables whose rows are compared with the images.
+_MOST = 60
+# The folders in the names of a table's images, and the images of one name that are told apart.
+_DEEPEST, _MOST_ALIKE = 3, 8
+# A table names images if this share of its first rows does.
+_ENOUGH = 0.5
+_COCO = (
+    'python -c "import json, sys; d = json.load(open(sys.argv[1])); '
+    "n = {i['id']: i['file_name'] for i in d['images']}; "
+    "c = {i['id']: i['name'] for i in d['categories']}; print('file_name,label'); "
+    "[print(n[a['image_id']], c[a['category_id']], sep=',') for a in d['annotations']]\""
+)
 
 
 class Layout(NamedTuple):
@@ -268,14 +280,6 @@ def hash_of(text: str) -> int:
     """A hash of 64 bits, the same in each process."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
-
-
-# The most tables whose rows are compared with the images.
-_MOST = 60
-# The folders in the names of a table's images, and the images of one name that are told apart.
-_DEEPEST, _MOST_ALIKE = 3, 8
-# A table names images if this share of its first rows does.
-_ENOUGH = 0.5
 
 
 class _Candidate(NamedTuple):
@@ -524,14 +528,6 @@ def hints(paths: Iterable[str]) -> str:
         f"; {'; '.join(found[:3])}; write lines of file_name,label into labels.csv beside the "
         "images, then --labels-csv labels.csv (source.labels: {csv: labels.csv})"
     )
-
-
-_COCO = (
-    'python -c "import json, sys; d = json.load(open(sys.argv[1])); '
-    "n = {i['id']: i['file_name'] for i in d['images']}; "
-    "c = {i['id']: i['name'] for i in d['categories']}; print('file_name,label'); "
-    "[print(n[a['image_id']], c[a['category_id']], sep=',') for a in d['annotations']]\""
-)
 
 
 def _may_count(path: str) -> bool:

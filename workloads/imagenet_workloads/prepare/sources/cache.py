@@ -40,6 +40,10 @@ _RECORD = "fetched.json"
 MOST_OPEN_FILES = 256
 """The most descriptors that stay open. A process may open 1,024 files, and has others."""
 
+_NAME = "files.json"
+# A checksum of the list is the server's.
+_REMEDY = "fetch it again; if that fails too, report it to the dataset's owner"
+
 
 @dataclass
 class _OpenFile:
@@ -286,11 +290,6 @@ class FileToFetch:
     stale_folders: Callable[[], Iterable[Path]] = tuple
     checksum_remedy: str = "upload the file again, or correct its checksum"
     is_list: bool = False
-
-
-_NAME = "files.json"
-# A checksum of the list is the server's.
-_REMEDY = "fetch it again; if that fails too, report it to the dataset's owner"
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ _PAIRS = {
     ),
     "--http-query-key": ("KEY", "the key of the Secret with the query of the file's URL"),
 }
+MOST_NAMES = 100_000
+_RANGE = re.compile(r"([^{}]*)\{(\d{1,9})\.\.(\d{1,9})\}([^{}]*)")
 
 
 class HttpKind(RemoteKind):
@@ -359,11 +361,6 @@ def _add_folder_options(add_argument: Any) -> None:
         metavar="NAME",
         help="an archive in --http-folder, or many, as train-{000..127}.tar; may be repeated",
     )
-
-
-MOST_NAMES = 100_000
-
-_RANGE = re.compile(r"([^{}]*)\{(\d{1,9})\.\.(\d{1,9})\}([^{}]*)")
 
 
 def expanded_names(names: Iterable[str]) -> list[str] | None:

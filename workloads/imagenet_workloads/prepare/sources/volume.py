@@ -48,6 +48,9 @@ from imagenet_workloads.prepare.stores.volume import File, FilesOfFolder, requir
 _FLAT = (FLAT_FOLDER, *FLAT)
 
 _VALIDATION = "--validation-source"
+_KIT = "ILSVRC2012_devkit"
+# Archives may lie in folders of their splits.
+_DEEPEST = 3
 
 
 def open_source(
@@ -143,11 +146,6 @@ def _require(path: Path, option: str) -> None:
             path.lstat()
         except FileNotFoundError:
             raise InputError(f"{option}: {path}: no such file or folder") from None
-
-
-_KIT = "ILSVRC2012_devkit"
-# Archives may lie in folders of their splits.
-_DEEPEST = 3
 
 
 class FolderContents(Contents):

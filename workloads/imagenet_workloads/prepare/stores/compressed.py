@@ -28,6 +28,13 @@ SUFFIXES = (*(f".tar{one}" for one in _SHORT), *_SHORT.values())
 
 # Of image-net.org: the development kit and the bounding boxes.
 _NO_IMAGES = ("ILSVRC2012_devkit", "ILSVRC2012_bbox")
+# Of the compressed and of the decompressed file.
+LARGEST_COMPRESSED, LARGEST = 1 << 30, 4 << 30
+_BLOCK = 1 << 20
+# A block of zstd may be a thousand times as large without compression.
+_ZSTD_BLOCK = 64 << 10
+MAGIC = 16
+"""The first bytes of a file by which its format is known."""
 
 
 def is_compressed_tar(name: str) -> bool:
@@ -64,15 +71,6 @@ def by_plain_name(names: Iterable[str], where: str) -> dict[str, str]:
         if other != name:
             raise InputError(f"{where}: has both {other} and {name}; delete one of them")
     return found
-
-
-# Of the compressed and of the decompressed file.
-LARGEST_COMPRESSED, LARGEST = 1 << 30, 4 << 30
-_BLOCK = 1 << 20
-# A block of zstd may be a thousand times as large without compression.
-_ZSTD_BLOCK = 64 << 10
-MAGIC = 16
-"""The first bytes of a file by which its format is known."""
 
 
 class UnnamedFile:

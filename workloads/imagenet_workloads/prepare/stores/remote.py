@@ -14,6 +14,17 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.stores.blob import Blob, FileSet, Kept, changed
 
+MOST_REQUESTS = 4_000_000
+"""The default limit: ILSVRC2012 takes 2.6 million requests, two for each image."""
+
+# The bytes of a tar's header.
+_HEADER = 512
+# Enough for a header with the long name or the pax records before it.
+SMALLEST = 4 << 10
+LARGEST = 1 << 20
+# Beyond this distance, another request is cheaper than the bytes between.
+_NEAR = 64 << 10
+
 
 @dataclass(frozen=True)
 class Version:
@@ -157,10 +168,6 @@ class WholeFile:
     close: Callable[[], None]
 
 
-MOST_REQUESTS = 4_000_000
-"""The default limit: ILSVRC2012 takes 2.6 million requests, two for each image."""
-
-
 class Limit(NamedTuple):
     """How many requests a source may take.
 
@@ -199,15 +206,6 @@ class Limit(NamedTuple):
 def limit(most: int | None, cache_field: str, *, is_loose: bool = False) -> Limit:
     """The limit of an option, or the default."""
     return Limit(most or MOST_REQUESTS, cache_field, is_loose)
-
-
-# The bytes of a tar's header.
-_HEADER = 512
-# Enough for a header with the long name or the pax records before it.
-SMALLEST = 4 << 10
-LARGEST = 1 << 20
-# Beyond this distance, another request is cheaper than the bytes between.
-_NEAR = 64 << 10
 
 
 class _Window(threading.local):

@@ -26,6 +26,9 @@ from imagenet_workloads.prepare.stores.blob import (
 )
 from imagenet_workloads.prepare.stores.compressed import UnnamedFiles
 
+# A folder with this many names is listed in this many parts.
+_MANY, _PARTS = 10_000, 8
+
 
 class File:
     """A file as a `Blob`."""
@@ -107,10 +110,6 @@ def file_below(root: Path, path: str) -> LabelFile | None:
         return None
     is_here = is_inside(os.path.realpath(file), os.path.realpath(root))
     return file_on_volume(file) if is_here else None
-
-
-# A folder with this many names is listed in this many parts.
-_MANY, _PARTS = 10_000, 8
 
 
 def sorted_names(folder: Path) -> Iterator[str]:
