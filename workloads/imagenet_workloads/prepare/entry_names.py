@@ -99,11 +99,6 @@ def split_of_file(name: str) -> str:
     return _SPLITS.get(found[-1], "") if found else ""
 
 
-def is_archive_name(name: str) -> bool:
-    """Whether a name is that of an archive or Parquet file."""
-    return _ARCHIVE.search(name) is not None
-
-
 def splits(names: Iterable[str]) -> Mapping[str, str]:
     """The split of each of some siblings; empty for one that names none.
 
@@ -115,7 +110,7 @@ def splits(names: Iterable[str]) -> Mapping[str, str]:
     every = list(names)
     found = {
         name: split_of(_ARCHIVE.sub("", name))
-        or (split_of_file(name) if is_archive_name(name) else "")
+        or (split_of_file(name) if _ARCHIVE.search(name) else "")
         for name in every
     }
     by_frame: dict[Sequence[str], dict[str, str]] = {}

@@ -85,11 +85,6 @@ def normal(heading: str) -> str:
     return re.sub(r"[^a-z0-9]", "", heading.lower())
 
 
-def is_submission(path: str) -> bool:
-    """Whether a table is an example of what Kaggle wants: its labels are made up."""
-    return "submission" in path.rpartition("/")[2].lower()
-
-
 def layout_of(file: LabelFile, path: str) -> Layout:
     """How a file is divided, by its first line.
 
@@ -155,19 +150,6 @@ def may_be_labels(heading: Sequence[str], column: int, values: Sequence[str]) ->
     distinct = len(set(values))
     is_number = all(re.fullmatch(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", value) for value in values)
     return 1 < distinct <= len(values) // 2 and (bool(name) or not is_number)
-
-
-def column_named(file: LabelFile, heading: Sequence[str], name: str, field: str) -> int:
-    """The column of a heading.
-
-    Raises:
-        InputError: there is none.
-    """
-    places = [place for place, cell in enumerate(heading) if cell.strip() == name]
-    if not places:
-        columns = ", ".join(readable(cell) for cell in heading) or "no heading"
-        raise InputError(f"{file}: has no column {name!r} ({field}); its columns are {columns}")
-    return places[0]
 
 
 class Table:
@@ -534,7 +516,9 @@ def _may_count(path: str) -> bool:
     name = path.rpartition("/")[2]
     is_table = name.endswith((".csv", ".tsv", ".txt", ".jsonl"))
     is_table &= not re.match(r"read_?me|licen[sc]e|copying|citation|requirements", name.lower())
-    return is_table and name not in devkit.LABEL_FILE_NAMES and not is_submission(path)
+    # An example of what Kaggle wants has labels that are made up.
+    is_table &= "submission" not in name.lower()
+    return is_table and name not in devkit.LABEL_FILE_NAMES
 
 
 def _is_of_class(path: str, class_roots: Sequence[str]) -> bool:
@@ -571,9 +555,18 @@ def _same(value: str, folder: str) -> bool:
 
 
 def _column(file: LabelFile, heading: Sequence[str], name: str, field: str) -> int:
+    """The column of a heading, or of a number in a table without a heading.
+
+    Raises:
+        InputError: there is none.
+    """
     if not heading and name.isascii() and name.isdigit() and int(name) > 0:
         return int(name) - 1
-    return column_named(file, heading, name, field)
+    places = [place for place, cell in enumerate(heading) if cell.strip() == name]
+    if not places:
+        columns = _columns(heading) or "no heading"
+        raise InputError(f"{file}: has no column {name!r} ({field}); its columns are {columns}")
+    return places[0]
 
 
 def _columns(heading: Sequence[str]) -> str:
