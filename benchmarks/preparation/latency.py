@@ -20,7 +20,7 @@ LATENCIES = (0, 20)
 # Runs a console script in which each read of a file of the source waits.
 SLOW_READS = """
 import runpy, sys, time
-from imagenet_workloads.prepare.sources.volume import File
+from imagenet_workloads.prepare.stores.volume import File
 read, latency = File.read, float(sys.argv[1])
 def slow(file, offset, size):
     time.sleep(latency)

@@ -4,14 +4,16 @@ import re
 
 from imagenet_operator.api import dataset_status
 from imagenet_operator.api.sources import SOURCES
+from imagenet_workloads.prepare.layouts import decide as decisions
 from imagenet_workloads.prepare.sources.kinds import KINDS
-from imagenet_workloads.prepare.sources.layouts import decide
 from support.pod_subset import REPOSITORY
 
 PACKAGES = (
     REPOSITORY / "operator" / "imagenet_operator",
     REPOSITORY / "workloads" / "imagenet_workloads",
 )
+# The stores give the bytes of the sources, and name the field of the cache in their messages.
+FOLDERS = {"sources", "stores"}
 
 
 def test_every_kind_is_registered_on_both_sides() -> None:
@@ -19,7 +21,7 @@ def test_every_kind_is_registered_on_both_sides() -> None:
 
 
 def test_what_index_counts_besides_images_is_called_so() -> None:
-    assert set(dataset_status.NOT_IMAGES) == {decide.HIDDEN.name, decide.UNLISTED.name}
+    assert set(dataset_status.NOT_IMAGES) == {decisions.HIDDEN.name, decisions.UNLISTED.name}
 
 
 def test_nothing_else_asks_for_a_kind() -> None:
@@ -28,6 +30,6 @@ def test_nothing_else_asks_for_a_kind() -> None:
         str(file.relative_to(REPOSITORY))
         for package in PACKAGES
         for file in package.rglob("*.py")
-        if "sources" not in file.relative_to(package).parts and named.search(file.read_text())
+        if not FOLDERS & {*file.relative_to(package).parts} and named.search(file.read_text())
     }
     assert found == set()

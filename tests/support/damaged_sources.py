@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources import volume
-from imagenet_workloads.prepare.sources.source import Notes
 from support.parquet_files import hugging_face, plain, rows
 from support.pictures import collection
 from support.shards import shard, split

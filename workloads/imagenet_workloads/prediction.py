@@ -31,7 +31,7 @@ from imagenet_workloads.prepare import codecs, heif, image_metadata, image_size
 from imagenet_workloads.prepare.codecs import opencv
 from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS, Codec, Recipe
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
-from imagenet_workloads.prepare.sources.source import is_image
+from imagenet_workloads.prepare.entry_names import is_image
 from imagenet_workloads.prepare.transcode import transcode
 from imagenet_workloads.reading.augmentation import central_pixels
 from imagenet_workloads.reading.decode import JpegImage, Pixels, Size

@@ -11,7 +11,7 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import bounding_boxes, stored_datasets
 from imagenet_workloads.prepare.bounding_boxes import BoundingBoxes
-from imagenet_workloads.prepare.sources.volume import File
+from imagenet_workloads.prepare.stores.volume import File
 from support.annotations import COUNTS, TRAIN, VALIDATION, archive
 from support.pictures import collection, tar, write_folder
 from support.preparation import examples, prepare, refused, run_index
@@ -163,6 +163,6 @@ def test_no_archive_is_too_much_for_memory_or_disk(
     monkeypatch.setattr(bounding_boxes, "_MOST", 3)
     with pytest.raises(InputError, match="has more than 3 annotations or boxes"):
         BoundingBoxes([partial(File, source.parent / "train.tar.gz")], source.parent)
-    monkeypatch.setattr("imagenet_workloads.prepare.sources.decompressed.LARGEST", 1000)
+    monkeypatch.setattr("imagenet_workloads.prepare.stores.compressed.LARGEST", 1000)
     with pytest.raises(InputError, match="decompress it to a tar first"):
         BoundingBoxes([partial(File, source.parent / "train.tar.gz")], source.parent)

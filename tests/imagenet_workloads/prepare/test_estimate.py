@@ -9,8 +9,8 @@ from imagenet_workloads.dataset import FORMATS
 from imagenet_workloads.prepare import atomic_files, estimate, formats
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Recipe
+from imagenet_workloads.prepare.containers.folder import FolderListing
 from imagenet_workloads.prepare.scan import scan
-from imagenet_workloads.prepare.sources.folder import FolderListing
 from support.pictures import Collection, collection, jpeg, write_folder
 from support.preparation import prepare
 

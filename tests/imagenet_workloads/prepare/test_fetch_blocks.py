@@ -12,8 +12,8 @@ import pytest
 
 from imagenet_workloads.commands import fetch
 from imagenet_workloads.prepare import partial_file
-from imagenet_workloads.prepare.sources import decompressed
 from imagenet_workloads.prepare.sources.cache import cache_entry
+from imagenet_workloads.prepare.stores import compressed
 from support.file_server import Fault, FileServer, Handler
 from support.pictures import collection, write_tar_of_tars
 from support.preparation import prepare
@@ -100,8 +100,8 @@ def test_a_cache_decompresses_an_archive_of_any_size(
     archive = write_tar_of_tars(tmp_path / "whole.tar", images)
     dataset = ("--validation-per-class", "1", "--shards", "1")
     local = prepare(archive, tmp_path / "local", *dataset)
-    monkeypatch.setattr(decompressed, "LARGEST_COMPRESSED", 1000)
-    monkeypatch.setattr(decompressed, "LARGEST", 1000)
+    monkeypatch.setattr(compressed, "LARGEST_COMPRESSED", 1000)
+    monkeypatch.setattr(compressed, "LARGEST", 1000)
     with FileServer({"/whole.tar.gz": gzip.compress(archive.read_bytes())}).running() as server:
         reading = ["--http-file", "whole.tar.gz", f"{server.url}/whole.tar.gz"]
         found = prepare_fetched(tmp_path / "cache", tmp_path / "data", reading, *dataset)

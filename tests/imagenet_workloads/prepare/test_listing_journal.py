@@ -11,14 +11,13 @@ import pytest
 
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.prepare import listing_journal
+from imagenet_workloads.prepare.containers.archive import Archive, Member
+from imagenet_workloads.prepare.containers.archives import ArchiveSet, InnerArchives
+from imagenet_workloads.prepare.layouts.decided import DecidedSource
 from imagenet_workloads.prepare.scan import scan
-from imagenet_workloads.prepare.sources.archive import Archive, Member
-from imagenet_workloads.prepare.sources.archive_layouts import InnerArchives
-from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
-from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.file_set import FileSet
-from imagenet_workloads.prepare.sources.source import Blob, Image, Notes, Source
+from imagenet_workloads.prepare.source import Image, Notes, Source
 from imagenet_workloads.prepare.sources.volume import open_source
+from imagenet_workloads.prepare.stores.blob import Blob, FileSet
 from support.blobs import BytesBlob
 from support.pictures import collection, tar, write_folder, write_tar_of_tars
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.prepare.sources.tar import BLOCK
+from imagenet_workloads.prepare.containers.tar import BLOCK
 from support.pictures import jpeg, tar
 from support.preparation import finish, start
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.scan import REPORT_EVERY, Row, Scan, scan
-from imagenet_workloads.prepare.sources.source import Image, Notes, Source
+from imagenet_workloads.prepare.source import Image, Notes, Source
 
 names = st.binary(min_size=1, max_size=400).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 images = st.builds(

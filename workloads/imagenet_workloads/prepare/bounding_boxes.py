@@ -18,12 +18,13 @@ from typing import NamedTuple, Protocol
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.annotations import LARGEST, Box, parse
+from imagenet_workloads.prepare.containers import tar
+from imagenet_workloads.prepare.containers.archive import Kind
 from imagenet_workloads.prepare.plan import PlannedImage
-from imagenet_workloads.prepare.sources import tar
-from imagenet_workloads.prepare.sources.archive import Kind
-from imagenet_workloads.prepare.sources.decompressed import decompressed
-from imagenet_workloads.prepare.sources.header_window import HeaderWindow
-from imagenet_workloads.prepare.sources.source import Annotations, Blob, readable
+from imagenet_workloads.prepare.source import Annotations
+from imagenet_workloads.prepare.stores.blob import Blob, readable
+from imagenet_workloads.prepare.stores.compressed import decompressed
+from imagenet_workloads.prepare.stores.remote import HeaderWindow
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import label_file, labels, matlab
-from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.layouts import devkit, labels
+from imagenet_workloads.prepare.stores.blob import LabelFile, content_of
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def _check(words: Mapping[str, str], where: str) -> None:
 def _pairs(file: Path | LabelFile) -> dict[str, str]:
     name = str(file).lower()
     if name.endswith(".mat"):
-        return matlab.read_words(file)
+        return devkit.read_words(file)
     return dict(_pairs_of_json(file) if name.endswith(".json") else _pairs_of_lines(file))
 
 
@@ -92,7 +92,7 @@ def _pairs_of_lines(file: Path | LabelFile) -> Iterator[tuple[str, str]]:
 
 def _pairs_of_json(file: Path | LabelFile) -> Iterator[tuple[str, str]]:
     try:
-        values = json.loads(label_file.content(file))
+        values = json.loads(content_of(file))
     except ValueError as error:
         raise InputError(f"{file}: is not valid JSON: {error}") from None
     entries = values.items() if isinstance(values, Mapping) else ()

@@ -9,9 +9,8 @@ from imagenet_workloads.errors import NO_ROOM, StorageError
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.partial_file import PartialFile
-from imagenet_workloads.prepare.sources import decompressed
-from imagenet_workloads.prepare.sources.cache import WholeFile
-from imagenet_workloads.prepare.sources.remote import RemoteBlob, Version
+from imagenet_workloads.prepare.stores import compressed
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, Version, WholeFile
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 REMEDY = "enlarge the claim of cache, or name a larger one"
@@ -36,8 +35,8 @@ class Ranges:
         """
         self.version = blob.version
         self.path = path
-        start = blob.read(0, decompressed.MAGIC)
-        self.is_packed = decompressed.format_of(start) is not None
+        start = blob.read(0, compressed.MAGIC)
+        self.is_packed = compressed.format_of(start) is not None
         self._blob = blob
         # It is open only while it is fetched: a source may have more files than a process may open.
         with closing(self._partial_file()) as file:

@@ -10,7 +10,7 @@ from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.formats.format import Format
 from imagenet_workloads.prepare.scan import Scan
-from imagenet_workloads.prepare.sources.source import Source
+from imagenet_workloads.prepare.source import Source
 from imagenet_workloads.prepare.split import Numbers
 from imagenet_workloads.prepare.transcode import LARGEST_FILE, read_image, transcode
 

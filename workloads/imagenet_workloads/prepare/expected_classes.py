@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.sources import labels
-from imagenet_workloads.prepare.sources.source import readable
+from imagenet_workloads.prepare.layouts import labels
+from imagenet_workloads.prepare.stores.blob import readable
 
 _NAMED = 20
 

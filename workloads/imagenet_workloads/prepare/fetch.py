@@ -21,16 +21,15 @@ from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.download import REMEDY, Download, Ranges, Whole, room
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.partial_file import BLOCK, journal_of, take_over
-from imagenet_workloads.prepare.sources import decompressed
 from imagenet_workloads.prepare.sources.cache import (
     ABANDONED_SECONDS,
     CachedFile,
     FileToFetch,
     Record,
-    WholeFile,
 )
-from imagenet_workloads.prepare.sources.remote import Version
-from imagenet_workloads.prepare.sources.source import SourceChangedError
+from imagenet_workloads.prepare.stores import compressed
+from imagenet_workloads.prepare.stores.blob import SourceChangedError
+from imagenet_workloads.prepare.stores.remote import Version, WholeFile
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 CONNECTIONS = 8
@@ -245,13 +244,13 @@ def _decompress(file: FileToFetch, path: Path) -> Path:
     """Decompresses an archive into another temporary file; returns the file with the content."""
     blob = CachedFile(path, path.stat().st_size)
     try:
-        if decompressed.format_of(blob.read(0, decompressed.MAGIC)) is None:
+        if compressed.format_of(blob.read(0, compressed.MAGIC)) is None:
             return path
         _log.info("%s: decompressing", file.entry.where)
         content = _content_of(path)
         written = 0
         with room(content, blob.size), content.open("wb") as opened:
-            for chunk in decompressed.chunks(blob):
+            for chunk in compressed.chunks(blob):
                 with room(content, max(len(chunk), blob.size - written)):
                     written += opened.write(chunk)
             opened.flush()

@@ -9,7 +9,7 @@ import numpy as np
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS, Pixels
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
-from imagenet_workloads.prepare.sources.source import readable
+from imagenet_workloads.prepare.stores.blob import readable
 
 SUFFIXES = (".heic", ".heif")
 

@@ -37,21 +37,14 @@ from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION, DatasetOptions, make_key
 from imagenet_workloads.prepare.expected_classes import ExpectedClasses
 from imagenet_workloads.prepare.kept_boxes import KeptBoxes
+from imagenet_workloads.prepare.layouts import labels
 from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images, reading
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan
 from imagenet_workloads.prepare.scan import Scan, scan
-from imagenet_workloads.prepare.sources import labels
-from imagenet_workloads.prepare.sources.label_file import LabelFile
+from imagenet_workloads.prepare.source import Annotations, ReadingEstimate, Source, Validation
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
-from imagenet_workloads.prepare.sources.source import (
-    Annotations,
-    Blob,
-    ReadingEstimate,
-    Source,
-    Validation,
-    readable,
-)
 from imagenet_workloads.prepare.split import Classes
+from imagenet_workloads.prepare.stores.blob import Blob, LabelFile, readable
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)

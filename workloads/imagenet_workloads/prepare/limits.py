@@ -15,7 +15,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.shards import SkippedImage
-from imagenet_workloads.prepare.sources.source import readable
+from imagenet_workloads.prepare.stores.blob import readable
 
 _FILE = "limits.json"
 _NAMED = 10

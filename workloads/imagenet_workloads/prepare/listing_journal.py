@@ -20,7 +20,7 @@ from typing import Any
 
 from imagenet_workloads.errors import StorageError
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.sources.source import Journal, Notes, Source
+from imagenet_workloads.prepare.source import Journal, Notes, Source
 
 _PREFIX = ".listing-"
 # Of the lines: others are those of another release.

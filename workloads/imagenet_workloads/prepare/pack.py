@@ -39,8 +39,9 @@ from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
 from imagenet_workloads.prepare.read_ahead import ImageRead, read_ahead
 from imagenet_workloads.prepare.shards import ImageBoxes, Sidecar, SkippedImage
-from imagenet_workloads.prepare.sources.source import Source, readable
+from imagenet_workloads.prepare.source import Source
 from imagenet_workloads.prepare.spool import read_in_order
+from imagenet_workloads.prepare.stores.blob import readable
 from imagenet_workloads.prepare.transcode import transcode
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 

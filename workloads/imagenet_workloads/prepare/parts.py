@@ -13,8 +13,8 @@ from imagenet_workloads.prepare import shards
 from imagenet_workloads.prepare.bounding_boxes import AnnotatedImage, Boxes
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage, PlannedShard
 from imagenet_workloads.prepare.scan import Scan
+from imagenet_workloads.prepare.source import Location, ReadingEstimate, Source
 from imagenet_workloads.prepare.sources.reading_estimate import sample_size, seconds_to_read
-from imagenet_workloads.prepare.sources.source import Location, ReadingEstimate, Source
 from imagenet_workloads.prepare.split import Numbers
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from imagenet_workloads.prepare.plan import PlannedImage
-from imagenet_workloads.prepare.sources.source import Source
+from imagenet_workloads.prepare.source import Source
 from imagenet_workloads.prepare.transcode import read_image
 
 # Images in flight or read for each thread.

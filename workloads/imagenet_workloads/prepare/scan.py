@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files, heif
-from imagenet_workloads.prepare.sources.layouts import lines
-from imagenet_workloads.prepare.sources.source import IMAGE_SUFFIXES, Image, Notes, Source
+from imagenet_workloads.prepare.entry_names import IMAGE_SUFFIXES
+from imagenet_workloads.prepare.layouts.choice import count
+from imagenet_workloads.prepare.source import Image, Notes, Source
 
 _ROW = struct.Struct("<QQI")
 # Bytes to read for a row: its fixed part and nearly every name.
@@ -147,10 +148,10 @@ def _instead(notes: Notes) -> str:
     """Return what a source without images has instead, for a message."""
     found = []
     if notes.empty:
-        found.append(lines.count(len(notes.empty), "empty class", "empty classes"))
+        found.append(count(len(notes.empty), "empty class", "empty classes"))
     if notes.ignored:
         suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
         verb = "is" if notes.ignored == 1 else "are"
-        files = lines.count(notes.ignored, "file")
+        files = count(notes.ignored, "file")
         found.append(f"{files} that {verb} not named like images ({suffixes})")
     return f", only {' and '.join(found)}; give a folder or archive that does" if found else ""

@@ -16,7 +16,7 @@ from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.plan import PlannedImage
 from imagenet_workloads.prepare.read_ahead import ImageRead
-from imagenet_workloads.prepare.sources.source import Source
+from imagenet_workloads.prepare.source import Source
 from imagenet_workloads.prepare.transcode import read_image
 
 _log = logging.getLogger(__name__)

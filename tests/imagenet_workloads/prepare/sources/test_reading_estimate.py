@@ -10,16 +10,10 @@ from threading import Barrier
 import pytest
 
 from imagenet_workloads.clients.traffic import TRAFFIC
-from imagenet_workloads.prepare.sources.archives import open_archive
-from imagenet_workloads.prepare.sources.header_window import HeaderWindow
+from imagenet_workloads.prepare.source import Image, Location, Notes, ReadingEstimate, Source
+from imagenet_workloads.prepare.sources.opening import open_archive
 from imagenet_workloads.prepare.sources.reading_estimate import estimate, seconds_to_read
-from imagenet_workloads.prepare.sources.source import (
-    Image,
-    Location,
-    Notes,
-    ReadingEstimate,
-    Source,
-)
+from imagenet_workloads.prepare.stores.remote import HeaderWindow
 from support.pictures import zipped
 
 CLASSES, IMAGES = 6, 300

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.entry_names import is_image
+from imagenet_workloads.prepare.source import Image, Notes, Source
 from imagenet_workloads.prepare.sources import volume
-from imagenet_workloads.prepare.sources.source import Image, Notes, Source, is_image
+from imagenet_workloads.prepare.stores.volume import File
 from support.pictures import (
     TIME,
     Collection,
@@ -64,15 +66,15 @@ def test_inner_archives_are_listed_at_the_same_time(
         unread = {member.offset_data for member in outer.getmembers()}
     source = volume.open_source(path)
     all_are_read = threading.Barrier(len(unread), timeout=60)
-    read = volume.File.read
+    read = File.read
 
-    def together(file: volume.File, offset: int, size: int) -> bytes:
+    def together(file: File, offset: int, size: int) -> bytes:
         if offset in unread:
             unread.remove(offset)
             all_are_read.wait()
         return read(file, offset, size)
 
-    monkeypatch.setattr(volume.File, "read", together)
+    monkeypatch.setattr(File, "read", together)
     images, _ = scanned(source)
     assert [image.class_name for image in images] == ["n01"] * 3 + ["n02"] * 2 + ["n10"]
     assert not unread

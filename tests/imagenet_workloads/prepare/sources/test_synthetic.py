@@ -4,7 +4,7 @@ import pytest
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources.source import Notes
+from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources.synthetic import SyntheticSource
 from support.pictures import decode, difference
 

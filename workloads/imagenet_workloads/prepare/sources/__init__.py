@@ -1,1 +1,1 @@
-"""Sources of raw images: stores and containers, each listed by its paths. `kinds` has all kinds."""
+"""Kinds of sources: their options, how they are opened, and the cache. `kinds` has all of them."""

@@ -3,16 +3,23 @@
 Each file has a folder, named after the file and its address. `fetched.json` in it names the file
 with the content, and is written last. `fetched-UID.json` names the content that a job reads: a
 newer version that another job fetches meanwhile takes nothing from it.
+
+The list of the files that a server has, such as those of a prefix, is one more file, in a folder
+that holds the folders of its files. It is stored last, with the version of each file. So index and
+pack ask no server, and index notices a file that a later fetch has replaced.
 """
 
 import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from imagenet_workloads import regular_files
@@ -20,10 +27,10 @@ from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.sources.label_file import LabelFile
-from imagenet_workloads.prepare.sources.open_files import OpenFiles
-from imagenet_workloads.prepare.sources.remote import RemoteBlob, Version
-from imagenet_workloads.prepare.sources.source import changed
+from imagenet_workloads.prepare.containers import parquet
+from imagenet_workloads.prepare.stores import compressed
+from imagenet_workloads.prepare.stores.blob import LabelFile, changed, in_memory
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, Version, WholeFile
 
 FOLDER = "fetched"
 """The folder in the volume of a cache."""
@@ -34,6 +41,72 @@ fetch that was cut off, and the record of what it reads."""
 
 _RECORD = "fetched"
 _SUFFIX = ".json"
+
+MOST_OPEN_FILES = 256
+"""The most descriptors that stay open. A process may open 1,024 files, and has others."""
+
+_NAME = "files.json"
+# A checksum of the list is the server's.
+_REMEDY = "fetch it again; if that fails too, report it to the dataset's owner"
+
+
+@dataclass
+class _OpenFile:
+    """A descriptor, and the number of reads that use it now."""
+
+    descriptor: int
+    reads: int = 0
+
+
+class OpenFiles:
+    """Files that stay open until others were read later; may be used from several threads.
+
+    A source may have more files than a process may open, and training reads them in any order.
+    """
+
+    def __init__(self) -> None:
+        """Opens nothing yet."""
+        self._lock = Lock()
+        self._open: OrderedDict[Hashable, _OpenFile] = OrderedDict()
+
+    def read(self, reader: Hashable, path: Path, offset: int, size: int) -> bytes:
+        """The bytes of a range.
+
+        Args:
+            reader: who reads: each reader has a descriptor of its file.
+            path: of the file.
+            offset: of the first byte.
+            size: in bytes.
+
+        Raises:
+            InputError: the path leads to no file.
+            OSError: it cannot be opened or read.
+        """
+        with self._lock:
+            file = self._open.get(reader)
+            if file is None:
+                file = self._open[reader] = _OpenFile(regular_files.open_file(path))
+            self._open.move_to_end(reader)
+            file.reads += 1
+        try:
+            return os.pread(file.descriptor, size, offset)
+        finally:
+            with self._lock:
+                file.reads -= 1
+                # Those that were read longest ago are closed, unless a thread reads them now.
+                surplus = len(self._open) - MOST_OPEN_FILES
+                if surplus > 0:
+                    idle = [one for one, other in self._open.items() if not other.reads]
+                    for one in idle[:surplus]:
+                        os.close(self._open.pop(one).descriptor)
+
+    def close(self, reader: Hashable) -> None:
+        """Closes the file of a reader, if it is open."""
+        with self._lock:
+            file = self._open.pop(reader, None)
+        if file is not None:
+            os.close(file.descriptor)
+
 
 # One for the process, because the limit of open files is that of the process.
 _OPEN_FILES = OpenFiles()
@@ -229,33 +302,25 @@ class CachedFile:
         _OPEN_FILES.close(self)
 
 
-class CachedLabels:
-    """A label file in the cache as a `LabelFile`."""
+def cached_labels(entry: CacheEntry, entry_of: Callable[[str], CacheEntry | None]) -> LabelFile:
+    """A label file in the cache.
 
-    def __init__(self, entry: CacheEntry, beside: Callable[[str], CacheEntry | None]) -> None:
-        """Opens nothing yet.
+    Args:
+        entry: of the file.
+        entry_of: the entry of the file with another name in the same folder.
+    """
 
-        Args:
-            entry: of the file.
-            beside: the entry of the file with another name in the same folder.
-        """
-        self._entry = entry
-        self._beside = beside
+    def read() -> io.BufferedReader:
+        with closing(entry.open()) as file:
+            return in_memory(file.read(0, file.size))
 
-    def __str__(self) -> str:
-        return self._entry.where
-
-    def open(self) -> io.BufferedReader:
-        """Its content."""
-        with closing(self._entry.open()) as file:
-            return io.BufferedReader(io.BytesIO(file.read(0, file.size)))
-
-    def beside(self, name: str) -> LabelFile | None:
-        """The file of this name in the same folder, if it was fetched too."""
-        entry = self._beside(name)
-        if entry is None or entry.record() is None:
+    def beside(name: str) -> LabelFile | None:
+        other = entry_of(name)
+        if other is None or other.record() is None:
             return None
-        return CachedLabels(entry, self._beside)
+        return cached_labels(other, entry_of)
+
+    return LabelFile(entry.where, read, beside)
 
 
 @dataclass(frozen=True)
@@ -284,15 +349,144 @@ class FileToFetch:
 
 
 @dataclass(frozen=True)
-class WholeFile:
-    """A file of a server without ranges, which only sends it from its start.
+class CachedFiles:
+    """A list of files in a cache, and its files.
 
     Attributes:
-        version: of the first answer; its size is 0 if the server gives none.
-        receive: calls a function with the version and the chunks of each try.
-        close: closes the connection.
+        list_entry: of the list; the folders of its files are beside it.
     """
 
-    version: Version
-    receive: Callable[[Callable[[Version, Iterable[bytes]], None]], None]
-    close: Callable[[], None]
+    list_entry: CacheEntry
+
+    def open_listed(self) -> tuple[str, RemoteFiles]:
+        """The commit of the list, empty if it has none, and its files for index.
+
+        Raises:
+            InputError: the list is not in the cache, or is damaged.
+        """
+        fields = self._read_list()
+        tags = fields.object("files")
+
+        def open_blob(name: str) -> CachedFile:
+            entry = self._entry(name)
+            record = entry.record()
+            if record is not None and _tag(record.checksum, record.version) != tags.text(name):
+                raise InputError(
+                    f"{entry.where}: another fetch has replaced it since the list was stored; "
+                    "run imagenet-fetch again"
+                )
+            return entry.open()
+
+        return fields.text("commit"), self._files(sorted(tags.values), open_blob)
+
+    def open_planned(self) -> RemoteFiles:
+        """The files for pack, which knows their names and tags."""
+        return self._files((), lambda name: self._stored(name).open())
+
+    def to_fetch(
+        self,
+        checksums: Mapping[str, str],
+        open_file: Callable[[str], RemoteBlob | WholeFile],
+        commit: str = "",
+    ) -> Iterator[FileToFetch]:
+        """The files, and the list last.
+
+        Args:
+            checksums: of the files to store, by their paths; empty if unknown.
+            open_file: asks the server for the version of a file.
+            commit: of the files; empty if they have none.
+        """
+        tags = dict(checksums)
+
+        def open_noted(name: str) -> RemoteBlob | WholeFile:
+            blob = open_file(name)
+            tags[name] = _tag(checksums[name], blob.version)
+            return blob
+
+        for name, checksum in checksums.items():
+            yield FileToFetch(
+                _base(name),
+                self._entry(name),
+                is_archive=not name.endswith(parquet.SUFFIX),
+                checksum=checksum,
+                open=partial(open_noted, name),
+                checksum_remedy=_REMEDY,
+            )
+        listed = self._listed_folders()
+
+        def open_list() -> RemoteBlob:
+            document = {"commit": commit, "files": tags}
+            return _List(self.list_entry.where, json.dumps(document).encode())
+
+        def stale_folders() -> Iterable[Path]:
+            # A fetch of another list may fill other folders now: those stay until they are old. A
+            # job that has fetched an earlier list may still read its files.
+            current = {self._entry(name).folder for name in checksums}
+            folder = self.list_entry.folder
+            oldest = atomic_files.volume_clock(folder) - ABANDONED_SECONDS
+            for other in [one for one in folder.iterdir() if one.is_dir() and one not in current]:
+                status = regular_files.status_of(other)
+                is_left = other in listed or (status is not None and status.st_mtime < oldest)
+                if is_left and not replace(entry, folder=other).kept_for_others(oldest):
+                    yield other
+
+        entry = self.list_entry
+        yield FileToFetch(_NAME, entry, False, "", open_list, stale_folders, is_list=True)
+
+    def _read_list(self) -> Fields:
+        with closing(self.list_entry.open()) as file:
+            text = file.read(0, file.size).decode(errors="replace")
+        return Fields.parse(text, str(self.list_entry.folder))
+
+    def _listed_folders(self) -> set[Path]:
+        """The folders of the files of the newest list in the cache, and of this job's own."""
+        lists = [replace(self, list_entry=replace(self.list_entry, job=""))]
+        lists += [self] if self.list_entry.job else []
+        return {
+            self._entry(name).folder
+            for one in lists
+            if one.list_entry.record() is not None
+            for name in one._read_list().object("files").values
+        }
+
+    def _stored(self, name: str) -> CacheEntry:
+        """The entry of a file, or of the compressed tar that was stored decompressed."""
+        entries = (self._entry(form) for form in compressed.name_forms(name))
+        return next((one for one in entries if one.record() is not None), self._entry(name))
+
+    def _entry(self, name: str) -> CacheEntry:
+        where = f"{self.list_entry.where.rstrip('/')}/{name}"
+        return entry_in_folder(self.list_entry.folder, _base(name), where)
+
+    def _files(self, names: Iterable[str], open_blob: Callable[[str], CachedFile]) -> RemoteFiles:
+        where = self.list_entry.where.rstrip("/")
+        return RemoteFiles(where, tuple(names), open_blob, CachedFile.at_once)
+
+
+class _List:
+    """The list before it is stored, as a `RemoteBlob`."""
+
+    at_once = 1
+    cache_field = ""
+
+    def __init__(self, where: str, content: bytes) -> None:
+        self.where = where
+        self.size = len(content)
+        self.version = Version(where, self.size, hashlib.sha256(content).hexdigest())
+        self._content = content
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes of a range."""
+        return self._content[offset : offset + size]
+
+    def close(self) -> None:
+        """Closes nothing."""
+
+
+def _tag(checksum: str, version: Version) -> str:
+    """By what a file of the list is recognized; the size of a version may be unknown at first."""
+    return checksum or version.etag or version.last_modified
+
+
+def _base(name: str) -> str:
+    return name.rpartition("/")[2]

@@ -6,7 +6,7 @@ file may have validation images, whose label file is a third.
 
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,42 +16,39 @@ from imagenet_workloads.clients.credentials import Credentials
 from imagenet_workloads.clients.http import AT_ONCE, Address, HttpClient, Login
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import name_ranges, remote_archives
-from imagenet_workloads.prepare.sources.archives import KINDS
+from imagenet_workloads.prepare.layouts import choice as choices
+from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources.cache import (
-    CachedLabels,
     CacheEntry,
     FileToFetch,
     cache_entry,
+    cached_labels,
 )
-from imagenet_workloads.prepare.sources.http_files import (
-    CACHE_FIELD,
-    HttpBlob,
-    ServedFile,
-    ServedLabels,
-    download,
-    open_to_fetch,
-)
-from imagenet_workloads.prepare.sources.label_file import LabelFile
-from imagenet_workloads.prepare.sources.layouts import choice as choices
-from imagenet_workloads.prepare.sources.remote import (
-    RemoteBlob,
-    RemoteFiles,
-    is_of_option,
-    open_remote,
-    open_remote_planned,
-    open_remote_validation,
-)
-from imagenet_workloads.prepare.sources.remote_archives import (
-    open_archives,
-    open_planned_archives,
-)
-from imagenet_workloads.prepare.sources.remote_kind import (
+from imagenet_workloads.prepare.sources.kind import (
     RemoteKind,
     add_max_requests,
     add_words_and_boxes,
 )
-from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
+from imagenet_workloads.prepare.sources.opening import (
+    KINDS,
+    KINDS_OF_SEVERAL,
+    is_of_option,
+    open_archives,
+    open_planned_archives,
+    open_remote,
+    open_remote_planned,
+    open_remote_validation,
+)
+from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
+from imagenet_workloads.prepare.stores.http import (
+    CACHE_FIELD,
+    HttpBlob,
+    ServedFile,
+    download,
+    open_to_fetch,
+    served_labels,
+)
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles
 
 USERNAME, PASSWORD = "username", "password"
 
@@ -65,6 +62,8 @@ _PAIRS = {
     ),
     "--http-query-key": ("KEY", "the key of the Secret with the query of the file's URL"),
 }
+MOST_NAMES = 100_000
+_RANGE = re.compile(r"([^{}]*)\{(\d{1,9})\.\.(\d{1,9})\}([^{}]*)")
 
 
 class HttpKind(RemoteKind):
@@ -72,14 +71,14 @@ class HttpKind(RemoteKind):
 
     name = "http"
     options = "--http-file"
-    planned_as = (*KINDS, *remote_archives.KINDS)
+    planned_as = (*KINDS, *KINDS_OF_SEVERAL)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --http-file and what describes the files."""
         group = parser.add_argument_group(
             "images on a server", "The login is in $IMAGENET_CREDENTIALS/username and /password."
         )
-        _add_reading_options(group.add_argument)
+        self.add_reading_options(group.add_argument)
         add_max_requests(group.add_argument, "http")
         group.add_argument(
             "--http-labels",
@@ -89,17 +88,42 @@ class HttpKind(RemoteKind):
         )
         add_words_and_boxes(group.add_argument, "http", "NAME")
 
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds the options that open the archives."""
-        _add_reading_options(parser.add_argument)
+    def add_reading_options(self, add_argument: Any) -> None:
+        """Adds the options by which both programs open the images."""
+        pair: Mapping[str, Any] = {"nargs": 2, "action": "append", "type": types.text}
+        add_argument(
+            "--http-file",
+            metavar=("NAME", "URL"),
+            help="a file, and the name by which other options refer to it; may be repeated",
+            **pair,
+        )
+        for option, (value, help) in _PAIRS.items():
+            add_argument(option, metavar=("NAME", value), help=help, **pair)
+        add_argument(
+            "--http-archive",
+            type=types.text,
+            metavar="NAME",
+            help="the file with the classes: a tar or zip of class archives, or of class folders "
+            "(default: the first file)",
+        )
+        _add_folder_options(add_argument)
+        add_argument(
+            "--http-path-in-archive",
+            type=types.text,
+            metavar="PATH",
+            help="the folder or archive in --http-archive that holds the classes",
+        )
+        add_argument(
+            "--http-validation",
+            type=types.text,
+            metavar="NAME",
+            help="the file with the validation images: flat, as ILSVRC2012_img_val.tar, or an "
+            "archive of class folders",
+        )
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --http-file or --http-folder is given."""
         return (parsed.http_file or parsed.http_folder) is not None
-
-    def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether one of them is given to imagenet-pack."""
-        return self.is_given(parsed)
 
     def mistake(self, parsed: Namespace) -> str | None:
         """Names must be of files, and validation images need labels and exclude a drawn split."""
@@ -190,7 +214,7 @@ def _folder(parsed: Namespace) -> RemoteFiles:
 
 def _names(parsed: Namespace) -> Sequence[str]:
     """The names of the archives of --http-folder."""
-    return name_ranges.expanded(parsed.http_name or ()) or ()
+    return expanded_names(parsed.http_name or ()) or ()
 
 
 def _addresses(parsed: Namespace) -> list[tuple[str, str]]:
@@ -246,12 +270,12 @@ class _Files:
             for file in self._files.values()
             if file.name not in archives
         }
-        return ServedLabels(name, self._files, contents)
+        return served_labels(name, self._files, contents)
 
     def words(self, name: str) -> LabelFile:
         """A file of words, which is read as a whole."""
         contents = {name: download(self._files[name], self._client)}
-        return ServedLabels(name, self._files, contents)
+        return served_labels(name, self._files, contents)
 
 
 class _CachedFiles:
@@ -271,11 +295,11 @@ class _CachedFiles:
         def beside(other: str) -> CacheEntry | None:
             return None if other in archives else self._entries.get(other)
 
-        return CachedLabels(self._entries[name], beside)
+        return cached_labels(self._entries[name], beside)
 
     def words(self, name: str) -> LabelFile:
         """A file of words."""
-        return CachedLabels(self._entries[name], lambda _: None)
+        return cached_labels(self._entries[name], lambda _: None)
 
 
 def _login(credentials: Credentials, has_queries: bool) -> Login | None:
@@ -303,7 +327,7 @@ def _mistake_of_folder(parsed: Namespace) -> str | None:
         return None
     if parsed.http_archive is not None or parsed.http_path_in_archive is not None:
         return "--http-archive and --http-path-in-archive do not go with --http-folder"
-    names = name_ranges.expanded(parsed.http_name)
+    names = expanded_names(parsed.http_name)
     if names is None:
         return "--http-name: write different names, such as x-{000..127}.tar, 100,000 at most"
     if not {name for name, _ in parsed.http_file or ()}.isdisjoint(names):
@@ -339,34 +363,24 @@ def _add_folder_options(add_argument: Any) -> None:
     )
 
 
-def _add_reading_options(add_argument: Any) -> None:
-    pair: Mapping[str, Any] = {"nargs": 2, "action": "append", "type": types.text}
-    add_argument(
-        "--http-file",
-        metavar=("NAME", "URL"),
-        help="a file, and the name by which other options refer to it; may be repeated",
-        **pair,
-    )
-    for option, (value, help) in _PAIRS.items():
-        add_argument(option, metavar=("NAME", value), help=help, **pair)
-    add_argument(
-        "--http-archive",
-        type=types.text,
-        metavar="NAME",
-        help="the file with the classes: a tar or zip of class archives, or of class folders "
-        "(default: the first file)",
-    )
-    _add_folder_options(add_argument)
-    add_argument(
-        "--http-path-in-archive",
-        type=types.text,
-        metavar="PATH",
-        help="the folder or archive in --http-archive that holds the classes",
-    )
-    add_argument(
-        "--http-validation",
-        type=types.text,
-        metavar="NAME",
-        help="the file with the validation images: flat, as ILSVRC2012_img_val.tar, or an "
-        "archive of class folders",
-    )
+def expanded_names(names: Iterable[str]) -> list[str] | None:
+    """All names, sorted; None if one has a wrong range or comes twice, or if they are too many.
+
+    Args:
+        names: each with one range of numbers at most, of as many digits as its first number has.
+    """
+    found: list[str] = []
+    for name in names:
+        match = _RANGE.fullmatch(name)
+        if match is None:
+            if {"{", "}"} & set(name):
+                return None
+            found.append(name)
+            continue
+        start, first, last, end = match.groups()
+        count = int(last) - int(first) + 1
+        if not 0 < count <= MOST_NAMES - len(found):
+            return None
+        width = len(first)
+        found += [f"{start}{int(first) + one:0{width}}{end}" for one in range(count)]
+    return sorted(found) if len(set(found)) == len(found) <= MOST_NAMES else None

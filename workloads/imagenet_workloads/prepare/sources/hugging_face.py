@@ -6,7 +6,6 @@ the branch has by then. With a cache, fetch does so, and index reads the commit 
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from imagenet_workloads import arguments as types
@@ -15,20 +14,20 @@ from imagenet_workloads.clients.http import AT_ONCE, HttpClient, Token
 from imagenet_workloads.clients.hugging_face import Repository
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import archives, parquet, webdataset
-from imagenet_workloads.prepare.sources.cache import FileToFetch, cache_entry
-from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
-from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
-from imagenet_workloads.prepare.sources.layouts import choice as choices
-from imagenet_workloads.prepare.sources.remote import (
-    RemoteFiles,
+from imagenet_workloads.prepare.containers import parquet, samples
+from imagenet_workloads.prepare.layouts import choice as choices
+from imagenet_workloads.prepare.layouts.splits import open_parquet_files, parquet_names_to_read
+from imagenet_workloads.prepare.source import Source
+from imagenet_workloads.prepare.sources.cache import CachedFiles, FileToFetch, cache_entry
+from imagenet_workloads.prepare.sources.kind import RemoteKind, add_max_requests
+from imagenet_workloads.prepare.sources.opening import (
+    KINDS,
     open_remote,
     open_remote_planned,
     pinned,
 )
-from imagenet_workloads.prepare.sources.remote_kind import RemoteKind, add_max_requests
-from imagenet_workloads.prepare.sources.request_limit import limit
-from imagenet_workloads.prepare.sources.source import Source
+from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, open_to_fetch
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, WholeFile, limit
 
 _CACHE_FIELD = "source.huggingFace.cache"
 _ARCHIVES = (".tar", ".zip")
@@ -40,32 +39,42 @@ class HuggingFaceKind(RemoteKind):
 
     name = "huggingFace"
     options = "--hf-dataset"
-    planned_as = (parquet.KIND, webdataset.KIND, *archives.KINDS)
+    planned_as = (parquet.KIND, samples.KIND, *KINDS)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --hf-dataset and what describes its files."""
         group = parser.add_argument_group(
             "a dataset of Hugging Face", "The token is in $IMAGENET_CREDENTIALS/HF_TOKEN."
         )
-        _add_reading_options(group.add_argument)
+        self.add_reading_options(group.add_argument)
         add_max_requests(group.add_argument, "hf")
 
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds the options that open the files."""
-        _add_reading_options(parser.add_argument)
+    def add_reading_options(self, add_argument: Any) -> None:
+        """Adds the options by which both programs open the images."""
+        for option, value, help in (
+            ("--hf-dataset", "NAME", "the dataset, as ILSVRC/imagenet-1k"),
+            (
+                "--hf-endpoint",
+                "URL",
+                "the server (default: $HF_ENDPOINT, or https://huggingface.co)",
+            ),
+            ("--hf-revision", "NAME", "a branch, tag or commit (default: the default branch)"),
+            ("--hf-path", "PATH", "a file or folder of the dataset (default: all of it)"),
+        ):
+            add_argument(option, type=types.text, metavar=value, help=help)
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --hf-dataset is given."""
         return parsed.hf_dataset is not None
 
-    def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether --hf-dataset is given to imagenet-pack."""
-        return self.is_given(parsed)
-
     def open(self, parsed: Namespace) -> Source:
         """Asks for the files, and opens the Parquet files among them or the archive."""
-        commit, files = _open_listed(parsed)
-        source = parquet.open_files(files, choices.of(parsed))
+        if parsed.cache is not None:
+            commit, files = _cached(parsed).open_listed()
+        else:
+            repository, checksums, login = _find(parsed)
+            commit, files = repository.commit, _Files(repository, tuple(checksums), login)
+        source = open_parquet_files(files, choices.of(parsed))
         if source is None:
             name = _archive(files.names, parsed.hf_dataset)
             most = parsed.hf_max_requests
@@ -90,11 +99,14 @@ class HuggingFaceKind(RemoteKind):
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
         """The Parquet files that index reads, or the archive; then the list of them."""
         repository, checksums, login = _find(parsed, with_checksums=True)
-        names = parquet.names_to_read(checksums) or [_archive(checksums, parsed.hf_dataset)]
+        names = parquet_names_to_read(checksums) or [_archive(checksums, parsed.hf_dataset)]
         client = HttpClient(login)
         chosen = {name: checksums[name] for name in names}
-        opener = partial(_opener, repository, client)
-        return [*_cached(parsed).to_fetch(chosen, opener, repository.commit)]
+
+        def open_file(name: str) -> RemoteBlob | WholeFile:
+            return open_to_fetch(_served(repository, name), client)
+
+        return [*_cached(parsed).to_fetch(chosen, open_file, repository.commit)]
 
 
 class _Files(RemoteFiles):
@@ -108,14 +120,6 @@ class _Files(RemoteFiles):
 
         where = f"{repository.dataset}@{repository.commit[:12]}"
         super().__init__(where, names, open_blob, AT_ONCE)
-
-
-def _open_listed(parsed: Namespace) -> tuple[str, RemoteFiles]:
-    """The commit, and its files at or below --hf-path."""
-    if parsed.cache is not None:
-        return _cached(parsed).open_listed()
-    repository, checksums, login = _find(parsed)
-    return repository.commit, _Files(repository, tuple(checksums), login)
 
 
 def _find(
@@ -136,10 +140,6 @@ def _find(
 
 def _served(repository: Repository, name: str) -> ServedFile:
     return ServedFile(name, repository.address(name))
-
-
-def _opener(repository: Repository, client: HttpClient, name: str) -> Opener:
-    return partial(open_to_fetch, _served(repository, name), client)
 
 
 def _cached(parsed: Namespace) -> CachedFiles:
@@ -172,13 +172,3 @@ def _archive(names: Iterable[str], dataset: str) -> str:
         what = f"{len(found)} tars and zips" if found else "neither Parquet files nor a tar or zip"
         raise InputError(f"{dataset}: holds {what}; write the path of one (path)")
     return found[0]
-
-
-def _add_reading_options(add_argument: Any) -> None:
-    for option, value, help in (
-        ("--hf-dataset", "NAME", "the dataset, as ILSVRC/imagenet-1k"),
-        ("--hf-endpoint", "URL", "the server (default: $HF_ENDPOINT, or https://huggingface.co)"),
-        ("--hf-revision", "NAME", "a branch, tag or commit (default: the default branch)"),
-        ("--hf-path", "PATH", "a file or folder of the dataset (default: all of it)"),
-    ):
-        add_argument(option, type=types.text, metavar=value, help=help)

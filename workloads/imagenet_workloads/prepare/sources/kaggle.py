@@ -15,14 +15,18 @@ from imagenet_workloads.clients import kaggle
 from imagenet_workloads.clients.http import HttpClient
 from imagenet_workloads.clients.kaggle import Download
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import parquet, webdataset
-from imagenet_workloads.prepare.sources.archives import KINDS
+from imagenet_workloads.prepare.containers import parquet, samples
+from imagenet_workloads.prepare.layouts import choice as choices
+from imagenet_workloads.prepare.source import Source
 from imagenet_workloads.prepare.sources.cache import CacheEntry, FileToFetch, cache_entry
-from imagenet_workloads.prepare.sources.http_files import HttpBlob, ServedFile, open_to_fetch
-from imagenet_workloads.prepare.sources.layouts import choice as choices
-from imagenet_workloads.prepare.sources.remote import open_remote, open_remote_planned, pinned
-from imagenet_workloads.prepare.sources.remote_kind import RemoteKind, add_max_requests
-from imagenet_workloads.prepare.sources.source import Source
+from imagenet_workloads.prepare.sources.kind import RemoteKind, add_max_requests
+from imagenet_workloads.prepare.sources.opening import (
+    KINDS,
+    open_remote,
+    open_remote_planned,
+    pinned,
+)
+from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, open_to_fetch
 
 _CACHE_FIELD = "source.kaggle.cache"
 _VERSION = "datasetVersion"
@@ -33,7 +37,7 @@ class KaggleKind(RemoteKind):
 
     name = "kaggle"
     options = "--kaggle-competition or --kaggle-dataset"
-    planned_as = (*KINDS, parquet.KIND, webdataset.KIND)
+    planned_as = (*KINDS, parquet.KIND, samples.KIND)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --kaggle-competition, --kaggle-dataset and what describes their files."""
@@ -42,20 +46,37 @@ class KaggleKind(RemoteKind):
             f"The key is in $IMAGENET_CREDENTIALS/{kaggle.TOKEN}, or in /{kaggle.USERNAME} and "
             f"/{kaggle.KEY}.",
         )
-        _add_reading_options(group.add_argument)
+        self.add_reading_options(group.add_argument)
         add_max_requests(group.add_argument, "kaggle")
 
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds the options that open the file."""
-        _add_reading_options(parser.add_argument)
+    def add_reading_options(self, add_argument: Any) -> None:
+        """Adds the options by which both programs open the images."""
+        for option, value, help in (
+            ("--kaggle-competition", "NAME", "the competition, as in the address of its page"),
+            ("--kaggle-dataset", "OWNER/NAME", "the dataset, as in the address of its page"),
+            (
+                "--kaggle-file",
+                "PATH",
+                "one file: an archive or a Parquet file (default: a zip of all)",
+            ),
+            (
+                "--kaggle-path-in-archive",
+                "PATH",
+                "the folder or archive in it that holds the classes",
+            ),
+            ("--kaggle-endpoint", "URL", "the server (default: https://www.kaggle.com)"),
+        ):
+            add_argument(option, type=types.text, metavar=value, help=help)
+        add_argument(
+            "--kaggle-version",
+            type=types.count,
+            metavar="N",
+            help="the version of the dataset (default: the newest)",
+        )
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --kaggle-competition or --kaggle-dataset is given."""
         return parsed.kaggle_competition is not None or parsed.kaggle_dataset is not None
-
-    def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether one of them is given to imagenet-pack."""
-        return self.is_given(parsed)
 
     def mistake(self, parsed: Namespace) -> str | None:
         """A competition and a dataset exclude each other, and only a dataset has versions."""
@@ -117,20 +138,3 @@ def _entry(parsed: Namespace) -> CacheEntry:
     download = _download(parsed)
     address = download.address
     return cache_entry(parsed.cache, download.name, address.url, address.query)
-
-
-def _add_reading_options(add_argument: Any) -> None:
-    for option, value, help in (
-        ("--kaggle-competition", "NAME", "the competition, as in the address of its page"),
-        ("--kaggle-dataset", "OWNER/NAME", "the dataset, as in the address of its page"),
-        ("--kaggle-file", "PATH", "one file: an archive or a Parquet file (default: a zip of all)"),
-        ("--kaggle-path-in-archive", "PATH", "the folder or archive in it that holds the classes"),
-        ("--kaggle-endpoint", "URL", "the server (default: https://www.kaggle.com)"),
-    ):
-        add_argument(option, type=types.text, metavar=value, help=help)
-    add_argument(
-        "--kaggle-version",
-        type=types.count,
-        metavar="N",
-        help="the version of the dataset (default: the newest)",
-    )

@@ -1,4 +1,4 @@
-"""The kinds of sources: one module each, each a `source.SourceKind`.
+"""The kinds of sources: one module each, each a `SourceKind`.
 
 No kind extracts an archive: a scan yields the location of each image, and `pack` reads it there. A
 new kind adds a module and one line to `KINDS`.
@@ -10,23 +10,18 @@ from collections.abc import Callable, Sequence
 from imagenet_workloads import arguments as types
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.layouts import choice as choices
+from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources.cache import FileToFetch
 from imagenet_workloads.prepare.sources.http import HttpKind
 from imagenet_workloads.prepare.sources.hugging_face import HuggingFaceKind
 from imagenet_workloads.prepare.sources.kaggle import KaggleKind
-from imagenet_workloads.prepare.sources.label_file import LabelFile
-from imagenet_workloads.prepare.sources.layouts import choice as choices
+from imagenet_workloads.prepare.sources.kind import RemoteKind, SourceKind
 from imagenet_workloads.prepare.sources.prepared import PreparedKind
-from imagenet_workloads.prepare.sources.remote_kind import RemoteKind
 from imagenet_workloads.prepare.sources.s3 import S3Kind
-from imagenet_workloads.prepare.sources.source import (
-    Blob,
-    Source,
-    SourceKind,
-    Validation,
-)
 from imagenet_workloads.prepare.sources.synthetic import SyntheticKind
 from imagenet_workloads.prepare.sources.volume import VolumeKind
+from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
 
 KINDS: tuple[SourceKind, ...] = (
     VolumeKind(),

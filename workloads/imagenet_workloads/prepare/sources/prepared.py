@@ -20,14 +20,9 @@ from imagenet_workloads.dataset import (
 )
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources.source import (
-    Image,
-    Notes,
-    Source,
-    SourceKind,
-    Validation,
-    changed,
-)
+from imagenet_workloads.prepare.source import Image, Notes, Source, Validation
+from imagenet_workloads.prepare.sources.kind import SourceKind
+from imagenet_workloads.prepare.stores.blob import changed
 
 if TYPE_CHECKING:
     from imagenet_workloads.reading.records import Records

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
-from imagenet_workloads.prepare.sources.request_limit import Limit
-from imagenet_workloads.prepare.sources.source import Location, Notes, ReadingEstimate, Source
+from imagenet_workloads.prepare.source import Location, Notes, ReadingEstimate, Source
+from imagenet_workloads.prepare.stores.remote import Limit
 
 # A sample has so many images and requests. A request has many headers of small images, or of a
 # zip: then the images end the sample.

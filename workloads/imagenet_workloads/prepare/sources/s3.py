@@ -9,46 +9,44 @@ from imagenet_workloads import arguments as types
 from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, address_of, open_bucket
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import matlab, parquet, remote_archives
-from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.archives import KINDS
+from imagenet_workloads.prepare.containers import parquet
+from imagenet_workloads.prepare.containers.folder import (
+    S3FlatFolder,
+    S3Folder,
+    planned_prefix,
+)
+from imagenet_workloads.prepare.entry_names import join
+from imagenet_workloads.prepare.layouts import choice as choices
+from imagenet_workloads.prepare.layouts import devkit
+from imagenet_workloads.prepare.layouts.decided import DecidedSource
+from imagenet_workloads.prepare.layouts.splits import parquet_names_to_read
+from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources.cache import (
-    CachedLabels,
+    CachedFiles,
     CacheEntry,
     FileToFetch,
     cache_entry,
+    cached_labels,
 )
-from imagenet_workloads.prepare.sources.cached_list import CachedFiles, Opener
-from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.label_file import LabelFile
-from imagenet_workloads.prepare.sources.layouts import choice as choices
-from imagenet_workloads.prepare.sources.remote import (
-    RemoteBlob,
-    RemoteFiles,
-    is_of_option,
-    open_remote,
-    open_remote_planned,
-    open_remote_validation,
-)
-from imagenet_workloads.prepare.sources.remote_archives import (
-    open_archives,
-    open_planned_archives,
-)
-from imagenet_workloads.prepare.sources.remote_kind import (
+from imagenet_workloads.prepare.sources.kind import (
     RemoteKind,
     add_max_requests,
     add_words_and_boxes,
 )
-from imagenet_workloads.prepare.sources.request_limit import limit
-from imagenet_workloads.prepare.sources.s3_objects import (
-    S3Blob,
-    S3FlatFolder,
-    S3Folder,
-    S3Labels,
-    S3Reader,
-    open_prefix,
+from imagenet_workloads.prepare.sources.opening import (
+    KINDS,
+    KINDS_OF_SEVERAL,
+    is_of_option,
+    is_one_of_several,
+    open_archives,
+    open_planned_archives,
+    open_remote,
+    open_remote_planned,
+    open_remote_validation,
 )
-from imagenet_workloads.prepare.sources.source import Blob, Source, Validation
+from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, limit
+from imagenet_workloads.prepare.stores.s3 import S3Blob, label_object
 
 _VALIDATION = "--s3-validation"
 _ARCHIVES = (".tar", ".zip", parquet.SUFFIX)
@@ -59,14 +57,14 @@ class S3Kind(RemoteKind):
 
     name = "s3"
     options = "--s3-bucket"
-    planned_as = (S3Folder.kind, S3FlatFolder.kind, *remote_archives.KINDS, *KINDS)
+    planned_as = (S3Folder.kind, S3FlatFolder.kind, *KINDS_OF_SEVERAL, *KINDS)
 
     def add_index_options(self, parser: ArgumentParser) -> None:
         """Adds --s3-bucket and what describes its objects."""
         group = parser.add_argument_group(
             "images in a bucket", "The keys are in $IMAGENET_CREDENTIALS/AWS_ACCESS_KEY_ID, …"
         )
-        _add_reading_options(group.add_argument)
+        self.add_reading_options(group.add_argument)
         add_max_requests(group.add_argument, "s3")
         group.add_argument(
             "--s3-labels", type=types.text, metavar="KEY", help="the labels of --s3-validation"
@@ -79,17 +77,35 @@ class S3Kind(RemoteKind):
             help="sha256:DIGITS or md5:DIGITS of --s3-key, which imagenet-fetch compares",
         )
 
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds the options that open the images."""
-        _add_reading_options(parser.add_argument)
+    def add_reading_options(self, add_argument: Any) -> None:
+        """Adds the options by which both programs open the images."""
+        for option, value, help in (
+            ("--s3-bucket", "NAME", "the bucket of the images"),
+            ("--s3-endpoint", "URL", "the S3 API (default: that of AWS)"),
+            ("--s3-region", "NAME", "the bucket's region (default: us-east-1)"),
+            ("--s3-key", "KEY", "a tar or zip of class archives, or of class folders"),
+            (
+                "--s3-prefix",
+                "PREFIX",
+                "the prefix of class folders, or of a tree with both splits, if each image is an "
+                "object; or of archives",
+            ),
+            ("--s3-path-in-archive", "PATH", "the folder or archive in --s3-key with the classes"),
+            (_VALIDATION, "KEY", "a tar or zip of validation images, or their prefix"),
+        ):
+            add_argument(option, type=types.text, metavar=value, help=help)
+        add_argument(
+            "--s3-keys",
+            type=types.text,
+            action="append",
+            metavar="KEY",
+            help="one of several archives: of a class each, or shards of WebDataset; may be "
+            "repeated",
+        )
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --s3-bucket is given."""
         return parsed.s3_bucket is not None
-
-    def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether --s3-bucket is given to imagenet-pack."""
-        return self.is_given(parsed)
 
     def mistake(self, parsed: Namespace) -> str | None:
         """An archive and a prefix exclude each other, and so do the ways to validate."""
@@ -116,7 +132,7 @@ class S3Kind(RemoteKind):
             most = parsed.s3_max_requests
             return open_archives(files, most, S3Blob.cache_field, choices.of(parsed))
         if parsed.s3_prefix is not None:
-            listing = open_prefix(_bucket(parsed), parsed.s3_prefix)
+            listing = _listing(_bucket(parsed), parsed.s3_prefix)
             source = DecidedSource(listing, choices.of(parsed))
             source.limit = limit(parsed.s3_max_requests, S3Blob.cache_field, is_loose=True)
             return source
@@ -145,13 +161,17 @@ class S3Kind(RemoteKind):
         kind = planned.text("kind")
         is_validation = is_of_option(planned, _VALIDATION)
         path = parsed.s3_validation if is_validation else parsed.s3_key or parsed.s3_prefix
-        if kind in remote_archives.KINDS and not is_validation and parsed.s3_key is None:
-            return open_planned_archives(planned, _planned_archives(parsed))
+        if kind in KINDS_OF_SEVERAL and not is_validation and parsed.s3_key is None:
+            if parsed.s3_prefix is None or parsed.cache is None:
+                files = _files(parsed, sorted(map(_name, parsed.s3_keys or ())))
+            else:
+                files = _cached_prefix(parsed).open_planned()
+            return open_planned_archives(planned, files)
         if path is None:
             raise InputError(f"{_VALIDATION} is missing: the plan needs its images")
         if kind in (S3Folder.kind, S3FlatFolder.kind):
             within = planned.text("within") if planned.has("within") else ""
-            return S3Reader(_bucket(parsed), trees.join(path.strip("/"), within), kind)
+            return planned_prefix(_bucket(parsed), join(path.strip("/"), within), kind)
         inside = None if is_validation else parsed.s3_path_in_archive
         return open_remote_planned(planned, _blob(parsed, path), inside)
 
@@ -161,8 +181,8 @@ class S3Kind(RemoteKind):
         given = (parsed.s3_key, *(parsed.s3_keys or ()), parsed.s3_validation)
         archives = [one for one in given if one is not None]
         files = [] if parsed.s3_labels is None else [parsed.s3_labels]
-        if files and S3Labels(bucket, parsed.s3_labels).beside(matlab.FILE_NAME) is not None:
-            files.append(_beside(parsed.s3_labels, matlab.FILE_NAME))
+        if files and label_object(bucket, parsed.s3_labels).beside(devkit.META) is not None:
+            files.append(_beside(parsed.s3_labels, devkit.META))
         files += [] if parsed.s3_class_words is None else [parsed.s3_class_words]
         files += parsed.s3_bounding_boxes or ()
         checksums = {parsed.s3_key: parsed.s3_checksum or ""}
@@ -179,8 +199,11 @@ class S3Kind(RemoteKind):
         if parsed.s3_prefix is None:
             return found
         checksums = dict.fromkeys(_names_to_fetch(parsed), "")
-        opener = partial(_opener, parsed, bucket)
-        return [*found, *_cached_prefix(parsed).to_fetch(checksums, opener)]
+
+        def open_file(name: str) -> S3Blob:
+            return S3Blob(bucket, _key_below(parsed, name))
+
+        return [*found, *_cached_prefix(parsed).to_fetch(checksums, open_file)]
 
 
 def _blob(parsed: Namespace, key: str) -> RemoteBlob:
@@ -200,17 +223,10 @@ def _archives(parsed: Namespace) -> RemoteFiles | None:
     return _files(parsed, names) if names else None
 
 
-def _planned_archives(parsed: Namespace) -> RemoteFiles:
-    """The archives of --s3-keys or --s3-prefix for pack, which knows their names."""
-    if parsed.s3_prefix is None or parsed.cache is None:
-        return _files(parsed, sorted(map(_name, parsed.s3_keys or ())))
-    return _cached_prefix(parsed).open_planned()
-
-
 def _listed(parsed: Namespace) -> Sequence[str]:
     """The archives directly below --s3-prefix; none if class folders are there."""
     folders, objects = _bucket(parsed).folders(parsed.s3_prefix.strip("/"))
-    names = [_name(one.key) for one in objects if remote_archives.is_archive(_name(one.key))]
+    names = [_name(one.key) for one in objects if is_one_of_several(_name(one.key))]
     # As on a volume, class folders count whatever is beside them.
     has_folders = any(not _name(folder.rstrip("/")).startswith(".") for folder in folders)
     return () if has_folders else names
@@ -228,17 +244,13 @@ def _names_to_fetch(parsed: Namespace) -> Sequence[str]:
             f"{address_of(parsed.s3_bucket, parsed.s3_prefix)}: only archives are stored, and it "
             "has none, or folders beside them; remove cache, or write another prefix"
         )
-    return parquet.names_to_read(names) or names
+    return parquet_names_to_read(names) or names
 
 
 def _key_below(parsed: Namespace, name: str) -> str:
     """The key of an archive of --s3-prefix."""
     prefix = (parsed.s3_prefix or "").strip("/")
     return f"{prefix}/{name}" if prefix else name
-
-
-def _opener(parsed: Namespace, bucket: Bucket, name: str) -> Opener:
-    return partial(S3Blob, bucket, _key_below(parsed, name))
 
 
 def _cached_prefix(parsed: Namespace) -> CachedFiles:
@@ -262,8 +274,8 @@ def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
 
 def _label_file(parsed: Namespace, key: str) -> LabelFile:
     if parsed.cache is None:
-        return S3Labels(_bucket(parsed), key)
-    return CachedLabels(_entry(parsed, key), lambda name: _entry(parsed, _beside(key, name)))
+        return label_object(_bucket(parsed), key)
+    return cached_labels(_entry(parsed, key), lambda name: _entry(parsed, _beside(key, name)))
 
 
 def _entry(parsed: Namespace, key: str) -> CacheEntry:
@@ -280,6 +292,13 @@ def _beside(key: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
+def _listing(bucket: Bucket, prefix: str) -> S3Folder:
+    """The images of a prefix; in Kaggle's tree, files of labels may lie above it."""
+    parts = [part for part in prefix.split("/") if part]
+    above = len(parts) - devkit.kaggle_root(parts)
+    return S3Folder(bucket, "/".join(parts[:above]), "/".join(parts[above:]))
+
+
 def _open_validation(parsed: Namespace, is_flat: bool) -> Source:
     """Opens validation images: an archive by its suffix, or a prefix."""
     path: str = parsed.s3_validation
@@ -289,7 +308,7 @@ def _open_validation(parsed: Namespace, is_flat: bool) -> Source:
     source: Source = (
         S3FlatFolder(bucket, path)
         if is_flat
-        else DecidedSource(open_prefix(bucket, path), choices.VALIDATION_ALONE)
+        else DecidedSource(_listing(bucket, path), choices.VALIDATION_ALONE)
     )
     source.plan_fields = {"option": _VALIDATION}
     return source
@@ -297,28 +316,3 @@ def _open_validation(parsed: Namespace, is_flat: bool) -> Source:
 
 def _bucket(parsed: Namespace) -> Bucket:
     return open_bucket(parsed.s3_bucket, parsed.s3_endpoint, parsed.s3_region)
-
-
-def _add_reading_options(add_argument: Any) -> None:
-    for option, value, help in (
-        ("--s3-bucket", "NAME", "the bucket of the images"),
-        ("--s3-endpoint", "URL", "the S3 API (default: that of AWS)"),
-        ("--s3-region", "NAME", "the bucket's region (default: us-east-1)"),
-        ("--s3-key", "KEY", "a tar or zip of class archives, or of class folders"),
-        (
-            "--s3-prefix",
-            "PREFIX",
-            "the prefix of class folders, or of a tree with both splits, if each image is an "
-            "object; or of archives",
-        ),
-        ("--s3-path-in-archive", "PATH", "the folder or archive in --s3-key with the classes"),
-        (_VALIDATION, "KEY", "a tar or zip of validation images, or their prefix"),
-    ):
-        add_argument(option, type=types.text, metavar=value, help=help)
-    add_argument(
-        "--s3-keys",
-        type=types.text,
-        action="append",
-        metavar="KEY",
-        help="one of several archives: of a class each, or shards of WebDataset; may be repeated",
-    )

@@ -10,7 +10,9 @@ from typing import Any, Self
 
 from imagenet_workloads import arguments as types
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources.source import Image, Notes, Source, SourceKind, changed
+from imagenet_workloads.prepare.source import Image, Notes, Source
+from imagenet_workloads.prepare.sources.kind import SourceKind
+from imagenet_workloads.prepare.stores.blob import changed
 
 _CELLS = 4
 _NOISE = 24

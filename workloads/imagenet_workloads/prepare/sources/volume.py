@@ -1,8 +1,13 @@
-"""The kind `volume`: a folder, or an archive of any layout, in the file system."""
+"""The kind `volume`: a folder, or an archive of any layout, in the file system.
+
+A folder may hold images, archives, CIFAR or Parquet files. Its archives may be of a class each, of
+a split each, or shards. One archive a split is ILSVRC2012 as image-net.org gives it, with its
+development kit.
+"""
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -12,57 +17,40 @@ from imagenet_workloads import arguments as types
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.sources import (
-    archives,
-    cifar,
-    compressed_names,
-    folder,
-    parquet,
-    webdataset,
+from imagenet_workloads.prepare.containers import parquet, samples
+from imagenet_workloads.prepare.containers.archives import FLAT, FORMATS, KINDS_OF_SETS, ArchiveSet
+from imagenet_workloads.prepare.containers.folder import (
+    FLAT_FOLDER,
+    FOLDER,
+    FlatFolder,
+    FolderListing,
+    planned_folder,
 )
-from imagenet_workloads.prepare.sources import tree as trees
-from imagenet_workloads.prepare.sources.archive_layouts import FLAT
-from imagenet_workloads.prepare.sources.archive_set import KINDS as KINDS_OF_FOLDERS
-from imagenet_workloads.prepare.sources.archive_set import ArchiveSet
-from imagenet_workloads.prepare.sources.decided import DecidedSource
-from imagenet_workloads.prepare.sources.decompressed import decompressed
-from imagenet_workloads.prepare.sources.folder import FlatFolder, FolderListing, FolderReader
-from imagenet_workloads.prepare.sources.folder_of_archives import FolderContents
-from imagenet_workloads.prepare.sources.folder_of_files import FilesOfFolder
-from imagenet_workloads.prepare.sources.layouts import choice as choices
-from imagenet_workloads.prepare.sources.layouts.choice import Choice
-from imagenet_workloads.prepare.sources.links import require_inside
-from imagenet_workloads.prepare.sources.source import Blob, Source, SourceKind, Validation, changed
+from imagenet_workloads.prepare.entry_names import is_hidden, is_image, join
+from imagenet_workloads.prepare.layouts import choice as choices
+from imagenet_workloads.prepare.layouts import cifar, devkit
+from imagenet_workloads.prepare.layouts.choice import CIFAR, PARQUET, Choice
+from imagenet_workloads.prepare.layouts.decided import DecidedSource
+from imagenet_workloads.prepare.layouts.splits import (
+    open_parquet_file,
+    open_parquet_files,
+    splits_of_archives,
+)
+from imagenet_workloads.prepare.layouts.survey import Contents
+from imagenet_workloads.prepare.source import Source, Validation
+from imagenet_workloads.prepare.sources import opening
+from imagenet_workloads.prepare.sources.kind import SourceKind
+from imagenet_workloads.prepare.stores import compressed
+from imagenet_workloads.prepare.stores.blob import Blob, changed
+from imagenet_workloads.prepare.stores.compressed import decompressed
+from imagenet_workloads.prepare.stores.volume import File, FilesOfFolder, require_inside, unlistable
 
-_FLAT = (folder.FLAT, *FLAT)
+_FLAT = (FLAT_FOLDER, *FLAT)
+
 _VALIDATION = "--validation-source"
-
-
-class File:
-    """A file as a `Blob`."""
-
-    def __init__(self, path: Path) -> None:
-        """Opens the file.
-
-        Raises:
-            InputError: it cannot be read.
-        """
-        self.where = str(path)
-        try:
-            self._descriptor = regular_files.open_file(path)
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such file or folder") from None
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-        self.size = os.fstat(self._descriptor).st_size
-
-    def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
-        return os.pread(self._descriptor, size, offset)
-
-    def close(self) -> None:
-        """Closes the file."""
-        os.close(self._descriptor)
+_KIT = "ILSVRC2012_devkit"
+# Archives may lie in folders of their splits.
+_DEEPEST = 3
 
 
 def open_source(
@@ -84,10 +72,13 @@ def open_source(
     """
     choice = choice or Choice()
     if not regular_files.is_folder(path):
-        if _is_parquet(path):
-            return parquet.open_file(_files_of(path), within, choice)
-        name = compressed_names.plain(path.name)
-        return archives.open_archive(_open_blob(path, scratch), within, choice, name)
+        with closing(File(path)) as file:
+            is_parquet = parquet.is_parquet(file)
+        if is_parquet:
+            files = FilesOfFolder(path.parent, (path.name,))
+            return open_parquet_file(files, within, choice)
+        name = compressed.plain_name(path.name)
+        return opening.open_archive(_open_blob(path, scratch), within, choice, name)
     if within is not None:
         raise InputError(f"{path}: is a folder, not an archive; write {path / within} (path)")
     found = FolderContents(path, choice)
@@ -96,28 +87,18 @@ def open_source(
         (folder,) = found.cifar_folders()
         return _open_cifar(path, folder)
     if layout == choices.PARQUET:
-        source = parquet.open_files(FilesOfFolder(path, sorted(found.parquet), File), choice)
+        source = open_parquet_files(FilesOfFolder(path, sorted(found.parquet)), choice)
         assert source is not None
         return source
-    opened = None if found.has_folders else found.open_archives(File, scratch, choice)
-    return opened or DecidedSource(_listing(path), choice)
-
-
-def _listing(path: Path) -> FolderListing:
-    """The files of a folder; in Kaggle's tree, files of labels may lie above it."""
-    above = trees.kaggle_root(path.parts)
+    opened = None if found.has_folders else found.open_archives(scratch, choice)
+    if opened is not None:
+        return opened
+    # In Kaggle's tree, files of labels may lie above the folder.
+    above = devkit.kaggle_root(path.parts)
     top = path.parents[above - 1] if above else path
-    return FolderListing(top, "/".join(path.parts[len(path.parts) - above :]))
-
-
-def _is_parquet(path: Path) -> bool:
-    with closing(File(path)) as file:
-        return parquet.is_parquet(file)
-
-
-def _files_of(path: Path) -> FilesOfFolder:
-    """A single file."""
-    return FilesOfFolder(path.parent, (path.name,), File)
+    return DecidedSource(
+        FolderListing(top, "/".join(path.parts[len(path.parts) - above :])), choice
+    )
 
 
 def _open_cifar(root: Path, folder: str) -> Source:
@@ -149,7 +130,7 @@ def open_flat(path: Path, scratch: Path | None = None) -> Source:
     return (
         FlatFolder(path)
         if regular_files.is_folder(path)
-        else archives.open_flat_archive(_open_blob(path, scratch))
+        else opening.open_flat_archive(_open_blob(path, scratch))
     )
 
 
@@ -167,14 +148,94 @@ def _require(path: Path, option: str) -> None:
             raise InputError(f"{option}: {path}: no such file or folder") from None
 
 
+class FolderContents(Contents):
+    """What a folder holds, up to the first image in a folder of it unless the whole is wanted.
+
+    The listing finds what comes after it.
+
+    Attributes:
+        has_folders: whether an image lies in a folder of it: class folders count, whatever is left
+            over beside them.
+        others: the paths of files that are none of these, where archives may be.
+    """
+
+    def __init__(self, root: Path, choice: Choice) -> None:
+        super().__init__(str(root), ("--source", f"{root}/", "path"))
+        self.has_folders = False
+        self.others: list[str] = []
+        self._root = root
+        is_whole = choice.layout in (CIFAR, PARQUET)
+        for folder, names in _walk(root):
+            is_near = folder.count("/") + bool(folder) <= _DEEPEST
+            for name in names:
+                if name.startswith("."):
+                    continue
+                path = join(folder, name)
+                archives = (*FORMATS, *compressed.SUFFIXES) if is_near else ()
+                self.add(path, archives)
+                self.has_folders |= bool(folder) and is_image(name)
+                if is_near:
+                    self.others.append(path)
+            if self.has_folders and not is_whole:
+                return
+
+    def open_archives(self, scratch: Path | None, choice: Choice) -> DecidedSource | None:
+        """Opens the archives; None if they are all compressed, and there is no scratch.
+
+        Args:
+            scratch: a folder for the contents of compressed tars; None passes these over.
+            choice: what the user wrote of the layout.
+
+        Raises:
+            InputError: they are of several kinds, or a tar is there twice.
+        """
+        listed = [
+            path
+            for path in sorted(self.archives)
+            if path.endswith(tuple(FORMATS))
+            or (scratch is not None and compressed.is_compressed_tar(path.rpartition("/")[2]))
+        ]
+        names = sorted(compressed.by_plain_name(listed, str(self._root)))
+        if not names:
+            return None
+        files = FilesOfFolder(self._root, names, scratch)
+        beside = sorted(set(self.others) - {*listed})
+        return DecidedSource(
+            ArchiveSet(files, names, others=beside, splits=splits_of_archives(names, choice)),
+            choice,
+        )
+
+
+def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yields the path of each folder from a root, and the sorted names of its files."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        names, below = [], []
+        try:
+            with os.scandir(root / folder) as entries:
+                for entry in entries:
+                    if entry.is_symlink():
+                        # It may lead to a folder that is read anyway, or to itself.
+                        names += [] if Path(entry.path).is_dir() else [entry.name]
+                    elif not entry.is_dir():
+                        names.append(entry.name)
+                    elif not is_hidden(entry.name) and not entry.name.startswith(_KIT):
+                        below.append(join(folder, entry.name))
+        except OSError as error:
+            raise unlistable(root / folder, error) from error
+        yield folder, sorted(names)
+        folders += sorted(below, reverse=True)
+
+
 class VolumeKind(SourceKind):
     """Images under a path; validation images may have a path, and a label file."""
 
     name = "volume"
     options = "--source"
     planned_as = (
-        *(folder.KIND, folder.FLAT, *KINDS_OF_FOLDERS),
-        *(webdataset.KIND, parquet.KIND, *archives.KINDS),
+        *(FOLDER, FLAT_FOLDER, *KINDS_OF_SETS),
+        *(samples.KIND, parquet.KIND, *opening.KINDS),
     )
 
     def add_index_options(self, parser: ArgumentParser) -> None:
@@ -254,7 +315,8 @@ class VolumeKind(SourceKind):
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens --source or --validation-source, which must have the layout of the plan."""
-        kind, within = planned.text("kind"), _within(planned)
+        kind = planned.text("kind")
+        within = planned.text("within") if planned.has("within") else None
         is_flat = kind in _FLAT
         is_validation = planned.has("option") or (is_flat and within is None)
         path = parsed.validation_source if is_validation else parsed.source
@@ -262,28 +324,22 @@ class VolumeKind(SourceKind):
             option = _VALIDATION if is_validation else "--source"
             raise InputError(f"{option} is missing: the plan needs a {kind}")
         is_folder = regular_files.is_folder(path)
-        if kind == parquet.KIND and not planned.has(archives.IN_ARCHIVE):
+        if kind == parquet.KIND and not planned.has(opening.IN_ARCHIVE):
             root = path if is_folder else path.parent
-            return parquet.open_planned(planned, FilesOfFolder(root, (), File))
-        if kind == webdataset.KIND or (kind in KINDS_OF_FOLDERS and is_folder):
-            files = FilesOfFolder(path, (), File, parsed.data)
+            return parquet.open_planned(planned, FilesOfFolder(root, ()))
+        if kind == samples.KIND or (kind in KINDS_OF_SETS and is_folder):
+            files = FilesOfFolder(path, (), parsed.data)
             return ArchiveSet(files, (), within=within or "")
         if not is_folder:
             inside = None if is_validation else parsed.path_in_archive
             blob = _open_blob(path, parsed.data)
-            return archives.open_planned_archive(planned, blob, inside)
+            return opening.open_planned_archive(planned, blob, inside)
         if kind in cifar.KINDS:
             folders = FolderContents(path, Choice(layout=choices.CIFAR)).cifar_folders()
-            if len(folders) != 1:
-                raise changed(str(path), f"is no {kind}")
-            return cifar.planned_split(planned, _open_cifar(path, folders[0]))
-        if kind not in (folder.KIND, folder.FLAT):
-            raise changed(str(path), f"is a {folder.KIND} in place of a {kind}")
-        return FolderReader(path, within or "", kind)
-
-
-def _within(planned: Fields) -> str | None:
-    return planned.text("within") if planned.has("within") else None
+            return cifar.open_planned(planned, str(path), folders, partial(_open_cifar, path))
+        if kind not in (FOLDER, FLAT_FOLDER):
+            raise changed(str(path), f"is a {FOLDER} in place of a {kind}")
+        return planned_folder(path, within or "", kind)
 
 
 def _add_path_in_archive(add_argument: Callable[..., Any]) -> None:

@@ -1,0 +1,384 @@
+"""The images of a folder of a volume or of a prefix of a bucket: each below it, by its path."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from imagenet_workloads import regular_files
+from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, Object
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare.annotations import LARGEST
+from imagenet_workloads.prepare.entry_names import (
+    TABLES,
+    TEST,
+    TRAINING,
+    VALIDATION,
+    is_hidden,
+    is_image,
+    join,
+    splits,
+)
+from imagenet_workloads.prepare.in_order import map_in_order
+from imagenet_workloads.prepare.source import (
+    Annotations,
+    Image,
+    Listing,
+    Notes,
+    PlannedSource,
+    Source,
+)
+from imagenet_workloads.prepare.stores.blob import LabelFile, changed, readable
+from imagenet_workloads.prepare.stores.s3 import label_object
+from imagenet_workloads.prepare.stores.volume import (
+    Links,
+    file_below,
+    names_in,
+    read_image,
+    require_inside,
+    sorted_names,
+)
+
+FOLDER, FLAT_FOLDER = "folder of folders", "flat folder"
+
+PREFIX, FLAT_PREFIX = "prefix of folders", "flat prefix"
+ANNOTATION_SUFFIX = ".xml"
+# The levels whose names are counted first, to tell the share.
+_COUNTED = 3
+
+
+class FolderListing(Listing):
+    """Every image below a folder. Holds some names of one folder at a time."""
+
+    strips = True
+
+    def __init__(self, root: Path, start: str = "") -> None:
+        """Reads nothing yet.
+
+        Args:
+            root: the folder from which paths are.
+            start: the folder to list, from there; links out of it are refused.
+        """
+        self.kind = FOLDER
+        self.start = start
+        self.where = str(root / start)
+        self.below = "--source", f"{root}/", "path"
+        self.remedy = f"write --source {(root / start).absolute().parent} (path), or "
+        self._top = root
+        self._root = root / start
+        self._real_root = os.path.realpath(self._root)
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images in an order that depends on their names alone."""
+        links = Links(self._root)
+        prefix = f"{self.start}/" if self.start else ""
+        # The folders on the way: their real path, names, and the share of the source they have.
+        below: list[tuple[str | None, Iterator[tuple[str, tuple[float, float]]]]] = [
+            (None, self._named(self._root, "", 0, (0.0, 1.0)))
+        ]
+        found: list[bool] = [False]
+        folders: list[str] = [""]
+        while below:
+            real_path, paths = below[-1]
+            name, span = next(paths, ("", (0.0, 0.0)))
+            if not name:
+                below.pop()
+                folder = folders.pop()
+                has_images = found.pop()
+                if found:
+                    found[-1] |= has_images
+                    if not has_images:
+                        notes.empty.append(prefix + folder)
+                continue
+            notes.share = min(1.0, span[0])
+            path, base = f"{self._root}/{name}", name.rpartition("/")[2]
+            if is_hidden(base) and regular_files.is_folder(Path(path)):
+                notes.hide(prefix + name)
+                continue
+            named_like_image = is_image(name)
+            status = None if base.startswith(".") else links.look(path, named_like_image)
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                if self._is_annotations(name):
+                    notes.pass_over(name)
+                    continue
+                entered = links.enter(path, real_path)
+                below.append((entered, self._named(Path(path), f"{name}/", len(below), span)))
+                found.append(False)
+                folders.append(name)
+            elif status is not None and named_like_image and stat.S_ISREG(status.st_mode):
+                found[-1] = True
+                yield Image("", prefix + name, 0, status.st_size, status.st_mtime_ns)
+            else:
+                notes.pass_over(prefix + name)
+
+    def _named(
+        self, folder: Path, prefix: str, depth: int, span: tuple[float, float]
+    ) -> Iterator[tuple[str, tuple[float, float]]]:
+        """The paths in a folder, each with the share before it and after it."""
+        start, end = span
+        total = sum(1 for _ in names_in(folder)) if depth < _COUNTED else 0
+        step = (end - start) / max(1, total) if total else 0.0
+        for number, name in enumerate(sorted_names(folder)):
+            place = start + number * step
+            yield prefix + name, (place, place + step)
+
+    def _is_annotations(self, name: str) -> bool:
+        """Whether a folder is that of Kaggle's annotations, which has no images."""
+        above, _, base = name.rpartition("/")
+        return base == "Annotations" and (self._root / above / "Data" / "CLS-LOC").is_dir()
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image."""
+        return read_image(self._top, self._real_root, name, size)
+
+    def place(self, folder: str) -> str:
+        """A folder in messages."""
+        return str(self._top / folder)
+
+    def file(self, path: str) -> LabelFile | None:
+        """A file of labels, unless it is a link that leads out of the folder."""
+        return file_below(self._top, path)
+
+    def annotations(self, folder: str) -> Annotations:
+        """The annotations in a folder."""
+        return AnnotationsInFolder(self._top, folder)
+
+    def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
+        """The kind in plans."""
+        return FLAT_FOLDER if is_flat else FOLDER
+
+
+def planned_folder(root: Path, within: str, kind: str) -> Source:
+    """The images of a plan, in a folder of a folder."""
+    top, real_root = root / within, os.path.realpath(root)
+    return PlannedSource(
+        kind, str(top), lambda name, _, size: read_image(top, real_root, name, size)
+    )
+
+
+class FlatFolder(FolderListing):
+    """Images directly in a folder; `labels` reads their classes."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.kind = FLAT_FOLDER
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images in an order that depends on their names alone."""
+        links = Links(self._root)
+        for name in sorted_names(self._root):
+            status = links.look(f"{self._root}/{name}", is_wanted=True) if is_image(name) else None
+            if status is not None and stat.S_ISREG(status.st_mode):
+                yield Image("", name, 0, status.st_size, status.st_mtime_ns)
+            else:
+                notes.pass_over(name)
+
+
+class AnnotationsInFolder:
+    """The annotations in a folder of a volume."""
+
+    def __init__(self, root: Path, folder: str) -> None:
+        """Reads nothing yet.
+
+        Args:
+            root: of the tree; links out of it are refused.
+            folder: from there.
+        """
+        self.where = str(root / folder)
+        self._root = root
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """Yields the path and the content of each.
+
+        Raises:
+            InputError: one cannot be read, or is a link out of the tree.
+        """
+        require_inside(self.where, str(self._root))
+        for folder, folders, names in os.walk(self.where):
+            folders.sort()
+            for name in sorted(names):
+                path = f"{folder}/{name}"
+                if not name.endswith(ANNOTATION_SUFFIX):
+                    continue
+                if Path(path).is_symlink():
+                    require_inside(path, str(self._root))
+                try:
+                    with os.fdopen(regular_files.open_file(path), "rb") as file:
+                        content = file.read(LARGEST + 1)
+                except OSError as error:
+                    raise InputError(
+                        f"{readable(path)}: cannot be read: {error.strerror}"
+                    ) from error
+                yield path, content
+
+
+class S3Folder(Listing):
+    """Every image below a prefix.
+
+    An image is an object. The place of the ETag in the key of the dataset is its `offset`: a number
+    made of the ETag, by which `read` notices another object.
+    """
+
+    kind = PREFIX
+    reads_at_once = AT_ONCE
+    strips = True
+
+    def __init__(self, bucket: Bucket, prefix: str, start: str = "") -> None:
+        """Lists nothing yet.
+
+        Args:
+            bucket: the bucket.
+            prefix: from which paths are.
+            start: the prefix to list, from there.
+        """
+        self._bucket = bucket
+        self._prefix = prefix.strip("/")
+        self._root = f"{self._prefix}/" if self._prefix else ""
+        self.start = start
+        self.where = bucket.where(f"{join(self._prefix, start)}/".lstrip("/"))
+        self._files: dict[str, None] = {}
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images by prefix. Several are listed at once where they are classes."""
+        yield from self._below(join(self._prefix, self.start), notes, (0.0, 1.0))
+
+    def _below(self, prefix: str, notes: Notes, span: tuple[float, float]) -> Iterator[Image]:
+        folders, objects = self._bucket.folders(prefix)
+        for one in objects:
+            yield from self._images(one, notes)
+        wanted = []
+        is_kaggle = any(f"/{one.rstrip('/')}".endswith("/Data") for one in folders)
+        for folder in (one.rstrip("/") for one in folders):
+            if is_hidden(folder.rpartition("/")[2]):
+                notes.hide(folder.removeprefix(self._root))
+            elif folder.rpartition("/")[2] == "Annotations" and is_kaggle:
+                notes.pass_over(folder.removeprefix(self._root))
+            else:
+                wanted.append(folder)
+        of = splits([folder.rpartition("/")[2] for folder in wanted])
+        if {TRAINING, VALIDATION} <= {*of.values()} and notes.survey is not None:
+            # Left out by its name whatever it holds: listing it would take requests.
+            tests = [one for one in wanted if of[one.rpartition("/")[2]] == TEST]
+            notes.survey.unlisted += [one.removeprefix(self._root) for one in tests]
+            wanted = [one for one in wanted if one not in tests]
+        start, step = span[0], (span[1] - span[0]) / max(1, len(wanted))
+        names = [folder.rpartition("/")[2] for folder in wanted]
+        if _are_above_classes(names):
+            for number, folder in enumerate(wanted):
+                place = start + number * step
+                yield from self._below(folder, notes, (place, place + step))
+            return
+        listed = map_in_order(self._bucket.below, wanted, AT_ONCE)
+        for number, (folder, found) in enumerate(zip(wanted, listed, strict=True)):
+            notes.share = start + number * step
+            images = [image for one in found for image in self._images(one, notes)]
+            if not images:
+                notes.empty.append(folder.removeprefix(self._root))
+            yield from images
+
+    def _images(self, one: Object, notes: Notes) -> Iterator[Image]:
+        name = one.key.removeprefix(self._root)
+        folder = name.rpartition("/")[0]
+        # Some tools make an empty object for each folder.
+        if one.key.endswith("/"):
+            return
+        if is_hidden(folder.removeprefix(self.start)):
+            notes.hide(name)
+        elif is_image(one.key):
+            yield Image("", name, _number(one), one.size, 0)
+        else:
+            if one.size and name.endswith(TABLES):
+                self._files[name] = None
+            notes.pass_over(name)
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image."""
+        return _read_object(self._bucket, f"{self._root}{name}", offset, size)
+
+    def place(self, folder: str) -> str:
+        """A prefix in messages."""
+        return self._bucket.where(f"{join(self._prefix, folder)}/".lstrip("/"))
+
+    def file(self, path: str) -> LabelFile | None:
+        """An object with labels: one of the listing, or above what is listed."""
+        is_listed = path in self._files
+        if not is_listed and self.start and not path.startswith(f"{self.start}/"):
+            _, above = self._bucket.folders(join(self._prefix, path.rpartition("/")[0]))
+            is_listed = any(one.key == f"{self._root}{path}" for one in above)
+        return label_object(self._bucket, f"{self._root}{path}") if is_listed else None
+
+    def annotations(self, folder: str) -> Annotations:
+        """The annotations below a prefix, each an object that takes a request."""
+        return _S3Annotations(self._bucket, join(self._prefix, folder))
+
+    def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
+        """The kind in plans."""
+        del has_labels
+        return FLAT_PREFIX if is_flat else PREFIX
+
+
+def planned_prefix(bucket: Bucket, prefix: str, kind: str) -> Source:
+    """The images of a plan below a prefix."""
+    root = f"{prefix.strip('/')}/".lstrip("/")
+
+    def read(name: str, offset: int, size: int) -> bytes:
+        return _read_object(bucket, f"{root}{name}", offset, size)
+
+    return PlannedSource(kind, bucket.where(root), read, reads_at_once=AT_ONCE)
+
+
+class S3FlatFolder(S3Folder):
+    """Images below a prefix; `labels` reads their classes."""
+
+    kind = FLAT_PREFIX
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the images by key."""
+        for one in self._bucket.below(self._prefix):
+            yield from self._images(one, notes)
+
+
+class _S3Annotations:
+    """The annotations below a prefix, each an object that takes a request."""
+
+    def __init__(self, bucket: Bucket, prefix: str) -> None:
+        self.where = bucket.where(f"{prefix}/")
+        self._bucket = bucket
+        self._prefix = prefix
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """Yields the key and the content of each; many are read at the same time."""
+        yield from map_in_order(self._read, self._keys(), AT_ONCE)
+
+    def _keys(self) -> Iterator[str]:
+        for split in self._bucket.folders(self._prefix)[0]:
+            classes, objects = self._bucket.folders(split.rstrip("/"))
+            yield from (one.key for one in objects if one.key.endswith(ANNOTATION_SUFFIX))
+            for folder in classes:
+                found = self._bucket.below(folder)
+                yield from (one.key for one in found if one.key.endswith(ANNOTATION_SUFFIX))
+
+    def _read(self, key: str) -> tuple[str, bytes]:
+        return key, self._bucket.read(key, (0, LARGEST + 1))[1]
+
+
+def _are_above_classes(names: Sequence[str]) -> bool:
+    """Whether folders are listed each by itself: one alone, splits, or Kaggle's."""
+    is_kaggle = any(name in ("ILSVRC", "Data", "CLS-LOC") for name in names)
+    return len(names) == 1 or is_kaggle or len({*splits(names).values()} - {""}) > 1
+
+
+def _number(one: Object) -> int:
+    """A number made of an object's ETag, or of its time if it has none."""
+    digest = hashlib.blake2b((one.etag or one.last_modified).encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big")
+
+
+def _read_object(bucket: Bucket, key: str, number: int, size: int) -> bytes:
+    found, data = bucket.read(key)
+    if len(data) != size:
+        raise changed(bucket.where(key), f"has {len(data)} bytes in place of {size}")
+    if _number(found) != number:
+        raise changed(bucket.where(key), "has another ETag")
+    return data

@@ -1,0 +1,282 @@
+"""Lists the members of an uncompressed tar, or of a tar inside a tar, without reading their data.
+
+The standard library's tarfile keeps every member in memory, about a kilobyte each. It does not
+notice that an archive is cut off between two members. So this module reads one header block at a
+time, by offset. Formats: v7, ustar, GNU (long names, base-256 numbers) and pax, as in
+https://www.gnu.org/software/tar/manual/html_node/Standard.html and POSIX.1-2017 pax.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from imagenet_workloads.errors import InputError, WorkloadError
+from imagenet_workloads.prepare.containers.archive import Kind, Member
+from imagenet_workloads.prepare.stores.blob import Blob, Part, changed, readable
+
+BLOCK = 512
+NANOSECONDS = 10**9
+# A path or pax record longer than this is damage, not a name.
+LONGEST_EXTENSION = 1 << 20
+
+_ZERO_BLOCK = bytes(BLOCK)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of a blob that holds one tar.
+
+    Attributes:
+        blob: the blob.
+        start: the first byte of the part.
+        end: the byte after the part.
+        where: its name in messages.
+    """
+
+    blob: Blob
+    start: int
+    end: int
+    where: str
+
+
+_KINDS = {
+    b"0": Kind.FILE,
+    b"\0": Kind.FILE,
+    b"7": Kind.FILE,
+    b"1": Kind.LINK,
+    b"2": Kind.LINK,
+    b"5": Kind.FOLDER,
+    b"D": Kind.FOLDER,
+    b"S": Kind.SPARSE,
+    # Devices, pipes, the archive's label, the rest of a file from another volume.
+    b"3": Kind.OTHER,
+    b"4": Kind.OTHER,
+    b"6": Kind.OTHER,
+    b"V": Kind.OTHER,
+    b"M": Kind.OTHER,
+}
+_EXTENSIONS = frozenset((b"L", b"K", b"x", b"X", b"g"))
+
+_OCTAL = re.compile(rb"[0-7]*")
+# No archive has so many bytes, and no clock so many seconds.
+_DIGITS = 24
+_COUNT = re.compile(rb"[0-9]{1,%d}" % _DIGITS)
+_SECONDS = re.compile(rb"(-?)([0-9]{1,%d})(?:\.([0-9]*))?" % _DIGITS)
+
+
+class TarArchive:
+    """A tar in a blob, as an `archive.Archive`."""
+
+    format = "tar"
+
+    def __init__(self, blob: Blob) -> None:
+        """Reads nothing yet."""
+        self.blob = blob
+
+    def members(self) -> Iterator[Member]:
+        """Yields the members in order."""
+        return members(Region(self.blob, 0, self.blob.size, self.blob.where))
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of a member, checked against the header before them.
+
+        Raises:
+            InputError: no member of that size is there any more.
+        """
+        block = self.blob.read(offset - BLOCK, BLOCK + size)
+        # A pax header may replace this size, but only from 8 GiB on.
+        if len(block) != BLOCK + size or header_size(block[:BLOCK]) != size:
+            raise changed(self.blob.where, f"{name} is not at byte {offset}")
+        return block[BLOCK:]
+
+    def part(self, member: Member) -> Part:
+        """A member that is an archive."""
+        where = f"{self.blob.where}: {readable(member.name)}"
+        return Part(self.blob, where, member.offset, member.size)
+
+    def inflated(self, member: Member) -> None:
+        """None: no member is compressed."""
+
+
+@dataclass
+class _Override:
+    """The fields of extension blocks that replace those of the next header."""
+
+    name: bytes | None = None
+    size: int | None = None
+    mtime: int | None = None
+    sparse: bool = False
+
+
+def members(region: Region) -> Iterator[Member]:
+    """Yields the members in order.
+
+    Raises:
+        InputError: the archive is cut off or damaged; the message names the byte.
+    """
+    position, override = region.start, _Override()
+    while True:
+        header = _read(region, position, BLOCK)
+        if header == _ZERO_BLOCK:
+            return
+        if not _sum_is_right(header):
+            raise _damaged(region, position)
+        kind = header[156:157]
+        size = _number(header[124:136], region, position)
+        # A negative size would move the walk back.
+        if size < 0 or (kind in _EXTENSIONS and size > LONGEST_EXTENSION):
+            raise _damaged(region, position)
+        if kind in _EXTENSIONS:
+            data = _read(region, position + BLOCK, size)
+            if kind == b"L":
+                override.name = data.partition(b"\0")[0]
+            elif kind in (b"x", b"X"):
+                for keyword, value in _pax_records(data, region, position):
+                    _extend(override, keyword, value, region, position)
+            # K names a link's target. g sets defaults for all members, never a path or size of an
+            # image.
+            position += BLOCK + _padded(size)
+            continue
+        member = _member(header, size, override, region, position)
+        # Links and folders carry no data, whatever their size field says; a folder of an
+        # incremental archive carries the names of its files.
+        has_data = member.kind not in (Kind.LINK, Kind.FOLDER) or kind == b"D"
+        held = member.size if has_data else 0
+        if member.offset + held > region.end:
+            raise _cut_off(region, f"its member {readable(member.name)} is not whole")
+        yield member
+        position = member.offset + _padded(held)
+        override = _Override()
+
+
+def header_size(header: bytes) -> int | None:
+    """The size in a member's header block; None if it is not a header block."""
+    if len(header) != BLOCK or header == _ZERO_BLOCK or not _sum_is_right(header):
+        return None
+    try:
+        size = parse_number(header[124:136])
+    except ValueError:
+        return None
+    return size if size >= 0 else None
+
+
+def parse_number(field: bytes) -> int:
+    """A numeric header field: octal digits, or GNU's base-256 if the first bit is set.
+
+    Raises:
+        ValueError: neither.
+    """
+    if field[0] & 0x80:
+        value = int.from_bytes(field, "big", signed=False) - (0x80 << 8 * (len(field) - 1))
+        # A first byte of 0xff marks a negative number in two's complement.
+        return value if field[0] == 0x80 else int.from_bytes(field, "big", signed=True)
+    digits = field.partition(b"\0")[0].strip()
+    # int() accepts more than digits: a sign, "0o7", "1_0".
+    if not _OCTAL.fullmatch(digits):
+        raise ValueError(f"{digits!r} is no octal number")
+    return int(digits, 8) if digits else 0
+
+
+def _member(header: bytes, size: int, override: _Override, region: Region, position: int) -> Member:
+    # POSIX: an unknown type means a file.
+    kind = _KINDS.get(header[156:157], Kind.FILE)
+    name = override.name
+    if name is None:
+        name = header[:100].partition(b"\0")[0]
+        # Only ustar has a prefix here; GNU's format has other fields in its place.
+        above = header[345:500].partition(b"\0")[0] if header[257:263] == b"ustar\0" else b""
+        name = above + b"/" + name if above else name
+    if kind is Kind.FILE and name.endswith(b"/"):
+        kind = Kind.FOLDER  # as v7 tars write folders
+    if override.sparse:
+        kind = Kind.SPARSE
+    mtime = override.mtime
+    if mtime is None:
+        mtime = _number(header[136:148], region, position) * NANOSECONDS
+    text = name.decode("utf-8", "surrogateescape").rstrip("/")
+    while text.startswith("./"):
+        text = text[2:].lstrip("/")
+    size = size if override.size is None else override.size
+    return Member(text, kind, position + BLOCK, size, mtime)
+
+
+def _extend(
+    override: _Override, keyword: bytes, value: bytes, region: Region, position: int
+) -> None:
+    if keyword == b"path":
+        override.name = value
+    elif keyword == b"size":
+        if not _COUNT.fullmatch(value):
+            raise _damaged(region, position)
+        override.size = int(value)
+    elif keyword == b"mtime":
+        seconds = _SECONDS.fullmatch(value)
+        if seconds is None:
+            raise _damaged(region, position)
+        sign, whole, fraction = seconds.groups(default=b"")
+        mtime = int(whole) * NANOSECONDS + int(fraction[:9].ljust(9, b"0"))
+        override.mtime = -mtime if sign else mtime
+    elif keyword.startswith(b"GNU.sparse."):
+        override.sparse = True
+
+
+def _pax_records(data: bytes, region: Region, position: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the records of a pax header, each `LENGTH KEYWORD=VALUE` and a newline."""
+    start = 0
+    while start < len(data) and data[start]:
+        length_text, _, _ = data[start : start + 20].partition(b" ")
+        if not _COUNT.fullmatch(length_text) or int(length_text) <= len(length_text) + 2:
+            raise _damaged(region, position)
+        end = start + int(length_text)
+        keyword, equals, value = data[start + len(length_text) + 1 : end - 1].partition(b"=")
+        if end > len(data) or data[end - 1 : end] != b"\n" or not equals:
+            raise _damaged(region, position)
+        yield keyword, value
+        start = end
+
+
+def _read(region: Region, position: int, size: int) -> bytes:
+    if position + size > region.end:
+        raise _cut_off(region, "it has no end-of-archive mark")
+    try:
+        data = region.blob.read(position, size)
+    except OSError as error:
+        raise WorkloadError(f"{region.where}: cannot be read: {error.strerror}") from error
+    if len(data) != size:
+        raise _cut_off(region, "it ends early")
+    return data
+
+
+def _number(field: bytes, region: Region, position: int) -> int:
+    """A size or a time; one before 1970 is negative."""
+    try:
+        return parse_number(field)
+    except ValueError:
+        raise _damaged(region, position) from None
+
+
+def _sum_is_right(header: bytes) -> bool:
+    """Whether the checksum is right: the sum of the bytes, with its own bytes as spaces."""
+    try:
+        stated = parse_number(header[148:156])
+    except ValueError:
+        return False
+    return sum(header) - sum(header[148:156]) + 8 * 0x20 == stated
+
+
+def _padded(size: int) -> int:
+    return (size + BLOCK - 1) // BLOCK * BLOCK
+
+
+def _damaged(region: Region, position: int) -> InputError:
+    return InputError(
+        f"{region.where}: no tar header at byte {position - region.start}: the archive is damaged, "
+        "or is not a tar; copy or download it again"
+    )
+
+
+def _cut_off(region: Region, what: str) -> InputError:
+    return InputError(
+        f"{region.where}: {what}, so the archive is truncated "
+        f"at byte {region.end - region.start}; copy or download it again"
+    )

@@ -1,0 +1,252 @@
+"""What the user wrote of the layout, splits, labels and classes of a source (`source.layout` …).
+
+Also the lines that a refusal asks for: options of the program, and the same in a manifest.
+"""
+
+import json
+import re
+import shlex
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from imagenet_workloads import arguments as types
+
+DEVKIT, KAGGLE, CIFAR, WEB_DATASET = "devkit", "kaggle", "cifar", "webDataset"
+PARQUET, LABELS, TREE, CLASS_FOLDERS = "parquet", "labels", "tree", "classFolders"
+LAYOUTS = (DEVKIT, KAGGLE, CIFAR, WEB_DATASET, PARQUET, LABELS, TREE, CLASS_FOLDERS)
+
+# Where validation images come from: from the source if it has any, from another source, or drawn.
+OWN, OTHER, DRAWN = "own", "other", "drawn"
+# Of the names of images such as cat.1.jpg: what their class is called.
+_PATTERNS = (r"^(\D.*?)[ ._-]*\d+\.", r"^([^\W\d]+)")
+_MOST_NAMES = 2_000_000
+
+
+@dataclass(frozen=True)
+class SplitChoice:
+    """The images of one split.
+
+    Attributes:
+        globs: patterns of their paths.
+        lists: files in the source, each line the end of an image's path.
+    """
+
+    globs: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.globs or self.lists)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What ends the judging; what is absent is judged by the listing.
+
+    Attributes:
+        layout: one of LAYOUTS; empty if absent.
+        training: the images of the training split.
+        validation: those of the validation split.
+        split_table: a file with the split of each image's number, in place of both.
+        split_ids: the file with the path of each number.
+        class_level: the level of the folders that are classes, from 1; 0 if absent.
+        labels_table: a file in the source with the class of each image.
+        image_column: the heading of the column with the images.
+        label_column: the heading of the column with the classes.
+        labels_pattern: a regular expression on an image's file name; its group is the class.
+        validates: OWN, OTHER or DRAWN.
+    """
+
+    layout: str = ""
+    training: SplitChoice = field(default_factory=SplitChoice)
+    validation: SplitChoice = field(default_factory=SplitChoice)
+    split_table: str = ""
+    split_ids: str = ""
+    class_level: int = 0
+    labels_table: str = ""
+    image_column: str = ""
+    label_column: str = ""
+    labels_pattern: str = ""
+    validates: str = OWN
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether the splits are chosen."""
+        return bool(self.training or self.validation or self.split_table)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the labels are chosen."""
+        return bool(self.labels_table or self.labels_pattern)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anything of the layout is chosen."""
+        return self != Choice(validates=self.validates)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Adds the options of imagenet-index that choose a layout."""
+    group = parser.add_argument_group(
+        "layout of the source", "By default, each of these is found by the whole listing."
+    )
+    group.add_argument("--layout", choices=LAYOUTS, help="the layout, in place of judging it")
+    for split in ("train", "validation"):
+        group.add_argument(
+            f"--split-{split}",
+            type=types.text,
+            action="append",
+            metavar="GLOB",
+            help=f"the {split} images: a pattern of their paths in the source, such as "
+            f"'{split}/**'; may be repeated",
+        )
+        group.add_argument(
+            f"--split-{split}-list",
+            type=types.text,
+            action="append",
+            metavar="FILE",
+            help=f"the {split} images: a file in the source, each line the end of an image's path",
+        )
+    group.add_argument(
+        "--split-table",
+        type=types.text,
+        metavar="FILE",
+        help="both splits: a file in the source with lines of NUMBER and 1 (train) or 0",
+    )
+    group.add_argument(
+        "--split-ids", type=types.text, metavar="FILE", help="the lines of NUMBER PATH to it"
+    )
+    group.add_argument(
+        "--class-level",
+        type=types.count,
+        metavar="N",
+        help="the level of the folders that are classes, below a split or the source (default: 1)",
+    )
+    group.add_argument(
+        "--labels-csv",
+        type=types.text,
+        metavar="FILE",
+        help="a table in the source with the class of each image, separated by , ; or tab",
+    )
+    group.add_argument(
+        "--labels-image-column", type=types.text, metavar="HEADING", help="its column of images"
+    )
+    group.add_argument(
+        "--labels-class-column", type=types.text, metavar="HEADING", help="its column of classes"
+    )
+    group.add_argument(
+        "--labels-pattern",
+        type=_pattern,
+        metavar="REGEX",
+        help=r"the class by the image's file name: the group of a pattern such as '^(cat|dog)\.'",
+    )
+
+
+def mistake(parsed: Namespace) -> str | None:
+    """The mistake in the combination of these options; None without one."""
+    choice = of(parsed)
+    if choice.labels_table and choice.labels_pattern:
+        return "give either --labels-csv or --labels-pattern, not both"
+    if (choice.image_column or choice.label_column) and not choice.labels_table:
+        return "--labels-image-column and --labels-class-column go with --labels-csv"
+    if bool(choice.split_table) != bool(choice.split_ids):
+        return "--split-table and --split-ids go together"
+    if choice.split_table and (choice.training or choice.validation):
+        return "give either --split-table or --split-train and --split-validation, not both"
+    if choice.validation and not choice.training:
+        return "--split-validation goes with --split-train"
+    if choice.validates != OWN and (choice.validation or choice.split_table):
+        other = "--validation-per-class" if choice.validates == DRAWN else "a validation source"
+        return f"--split-validation contradicts {other}: give one of them"
+    if choice.has_labels and choice.layout not in ("", LABELS):
+        return f"--layout {choice.layout} contradicts --labels-csv and --labels-pattern"
+    return None
+
+
+def of(parsed: Namespace, validates: str = "") -> Choice:
+    """The choice in the options of imagenet-index; empty for programs without these options."""
+
+    def given(name: str) -> Any:
+        return getattr(parsed, name, None)
+
+    def split(name: str) -> SplitChoice:
+        return SplitChoice(
+            tuple(given(f"split_{name}") or ()), tuple(given(f"split_{name}_list") or ())
+        )
+
+    others = ("validation_source", "http_validation", "s3_validation")
+    if not validates and any(given(one) is not None for one in others):
+        validates = OTHER
+    if not validates and given("validation_per_class") is not None:
+        validates = DRAWN
+    return Choice(
+        layout=given("layout") or "",
+        training=split("train"),
+        validation=split("validation"),
+        split_table=given("split_table") or "",
+        split_ids=given("split_ids") or "",
+        class_level=given("class_level") or 0,
+        labels_table=given("labels_csv") or "",
+        image_column=given("labels_image_column") or "",
+        label_column=given("labels_class_column") or "",
+        labels_pattern=given("labels_pattern") or "",
+        validates=validates or OWN,
+    )
+
+
+def _pattern(text: str) -> str:
+    """A regular expression with one group, or one called class."""
+    try:
+        found = re.compile(text)
+    except re.error as error:
+        raise ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+    if not found.groups:
+        raise ArgumentTypeError(f"{text!r} has no group; put parentheses around the class")
+    return text
+
+
+VALIDATION_ALONE = Choice(validates=OTHER)
+"""For validation images of another source: they have no validation images of their own."""
+
+
+def split_lines(
+    training: Sequence[str], validation: Sequence[str], *, is_sentence: bool = True
+) -> str:
+    """The lines that choose images by their paths."""
+    options = [f"--split-train {shlex.quote(_escaped(one))}" for one in training]
+    options += [f"--split-validation {shlex.quote(_escaped(one))}" for one in validation]
+    fields = {"train": [*map(_escaped, training)], "validation": [*map(_escaped, validation)]}
+    shown = json.dumps({name: {"globs": globs} for name, globs in fields.items() if globs})
+    text = f"{' '.join(options)} (source.splits: {shown})"
+    return f"write {text}" if is_sentence else text
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """A number of things.
+
+    >>> count(1, "shard"), count(2, "shard"), count(0, "class", "classes")
+    ('1 shard', '2 shards', '0 classes')
+    """
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def pattern_line(paths: Iterable[str]) -> str:
+    """The lines for classes in the names of images, such as cat.1.jpg; empty if there are none."""
+    names = [path.rpartition("/")[2] for path in islice(paths, _MOST_NAMES)]
+    for expression in _PATTERNS:
+        found = [re.search(expression, name) for name in names]
+        labels = Counter(match[1] for match in found if match)
+        if 2 <= len(labels) <= len(names) // 2 and labels.total() >= 0.5 * len(names):
+            return (
+                f"--labels-pattern {shlex.quote(expression)} "
+                f"(source.labels: {{pattern: {json.dumps(expression)}}})"
+            )
+    return ""
+
+
+def _escaped(glob: str) -> str:
+    """A path with the brackets that a pattern would read as a set, as in Corn_[maize]."""
+    return glob.replace("[", "[[]")

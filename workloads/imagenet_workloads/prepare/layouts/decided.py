@@ -1,0 +1,395 @@
+"""A source whose layout is decided by its whole listing, which is kept in an unnamed file.
+
+The listing is read once, and spooled. Then the layout is decided, and the images of both splits
+come from the spool.
+"""
+
+import logging
+import os
+import struct
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare import atomic_files
+from imagenet_workloads.prepare.entry_names import TRAINING, VALIDATION
+from imagenet_workloads.prepare.layouts import decide as decisions
+from imagenet_workloads.prepare.layouts import devkit
+from imagenet_workloads.prepare.layouts.choice import Choice
+from imagenet_workloads.prepare.layouts.decide import FLAT, SAMPLES, Decision, Part
+from imagenet_workloads.prepare.layouts.devkit import annotations_folder
+from imagenet_workloads.prepare.layouts.survey import Survey
+from imagenet_workloads.prepare.source import (
+    Annotations,
+    Image,
+    Journal,
+    Listing,
+    Location,
+    Naming,
+    Notes,
+    Source,
+    Validation,
+)
+from imagenet_workloads.prepare.stores.blob import LabelFile, readable
+
+_log = logging.getLogger(__name__)
+
+_ROW = struct.Struct("<QQqII")
+_REPORT_EVERY = 1000
+_BLOCK = 1 << 18
+# Of a name: four bytes an image.
+_HASH = 0xFFFFFFFF
+_TIMES = range(-(2**63), 2**63)
+
+
+class DecidedSource(Source):
+    """The training images of a listed source; `own_validation` opens its validation images."""
+
+    def __init__(self, listing: Listing, choice: Choice | None = None) -> None:
+        """Lists nothing yet; the listing is closed with the source."""
+        self.where = listing.where
+        self.reads_at_once = listing.reads_at_once
+        self.version = listing.version
+        self._listing = listing
+        self._choice = choice or Choice()
+        self._decision: Decision | None = None
+        self._spool: _Spool | None = None
+        self._validation_images: _Split | None = None
+        self._given_validation: Callable[[], Validation | None] | None = None
+        self._given_words: LabelFile | None = None
+        self._words: LabelFile | None = None
+        self._is_fresh = False
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """The kind in plans."""
+        part = self.decision.parts[TRAINING]
+        return self._listing.kind_of(is_flat=part.by == FLAT, has_labels=part.by == SAMPLES)
+
+    @property
+    def decision(self) -> Decision:
+        """How the images are read; lists the source if that is not done yet."""
+        if self._decision is None:
+            for _ in self.scan(Notes()):
+                pass
+            self._is_fresh = self._decision is not None
+        if self._decision is None:
+            raise InputError(f"{self.where}: holds neither images nor archives of images")
+        return self._decision
+
+    @property
+    def said(self) -> str:  # type: ignore[override]
+        """The decision in a sentence."""
+        return self.decision.said
+
+    @property
+    def warnings(self) -> Sequence[str]:  # type: ignore[override]
+        """What may be meant otherwise."""
+        return self.decision.warnings
+
+    @property
+    def own_validation(self) -> Callable[[], Validation | None] | None:
+        """Opens the validation images; None without any."""
+        if self._given_validation is not None:
+            return self._given_validation
+        part = self.decision.parts.get(VALIDATION)
+        if part is None or self._validation_images is None:
+            return None
+        split = self._validation_images
+        return lambda: Validation(_ValidationSource(self, self._listing, part, split), part.labels)
+
+    @own_validation.setter
+    def own_validation(self, given: Callable[[], Validation | None] | None) -> None:
+        self._given_validation = given
+
+    @property
+    def own_words(self) -> LabelFile | None:
+        """The file beside a tree with the words of its classes."""
+        if self._given_words is None and self._words is None and self.decision.has_splits:
+            part = self.decision.parts.get(VALIDATION) or self.decision.parts[TRAINING]
+            self._words = devkit.words(self._listing.file, part.of)
+        return self._given_words or self._words
+
+    @own_words.setter
+    def own_words(self, given: LabelFile | None) -> None:
+        self._given_words = given
+
+    @property
+    def own_annotations(self) -> Annotations | None:  # type: ignore[override]
+        """The annotations beside the images of Kaggle's tree."""
+        folder = annotations_folder(self.decision.parts[TRAINING].of)
+        return None if folder is None else self._listing.annotations(folder)
+
+    @property
+    def identity(self) -> Mapping[str, Any] | None:
+        """By what the same listing is recognized."""
+        return self._listing.identity
+
+    @property
+    def lists_at_once(self) -> int:
+        """The requests that `scan` sends at the same time."""
+        return self._listing.lists_at_once
+
+    @property
+    def journal(self) -> Journal:
+        """Where the listing finds what is listed already."""
+        return self._listing.journal
+
+    @journal.setter
+    def journal(self, journal: Journal) -> None:
+        self._listing.journal = journal
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Lists the source, decides, and yields the training images in their order.
+
+        Raises:
+            InputError: it cannot be listed, or no layout fits.
+        """
+        if self._is_fresh and self._decision is not None and self._spool is not None:
+            self._is_fresh = False
+            training = _Split(self._spool, self._naming(self._decision.parts[TRAINING]))
+            for _, image in self._spool.images():
+                placed = self._decision.place(image.name, image.class_name)
+                if placed.split == TRAINING:
+                    yield training.named(image, placed.class_name)
+            return
+        survey, spool = self._list(notes)
+        if self._spool is not None:
+            self._spool.close()
+        self._spool = spool
+        if not spool.size:
+            return
+        decision = decisions.decide(survey, self._choice)
+        for path in survey.beside:
+            decision.leave_out(decisions.BESIDE_ARCHIVES, path)
+        yield from self._divided(decision, spool, notes)
+        decision.check()
+        self._decision = decision
+        self.where = _where(self._listing, decision.parts[TRAINING])
+        classes = decision.classes
+        notes.empty = [
+            name
+            for path in notes.empty
+            if (name := decision.empty_class(path)) not in ("", *classes)
+        ]
+        notes.left_out = {rule.name: found for rule, found in decision.left_out.items()}
+        if survey.unlisted:
+            notes.left_out[decisions.UNLISTED.name] = len(survey.unlisted), survey.unlisted[0]
+        if survey.hidden:
+            notes.left_out[decisions.HIDDEN.name] = len(survey.hidden), next(iter(survey.hidden))
+
+    def _list(self, notes: Notes) -> "tuple[Survey, _Spool]":
+        """Lists the source once; the spool has its images."""
+        self._listing.reads_at_once = self.reads_at_once
+        spool = _Spool(self.scratch)
+        survey = Survey(self._listing.where, self._listing.file, spool.paths)
+        survey.start, survey.remedy = self._listing.start, self._listing.remedy
+        survey.place, survey.contents.below = self._listing.place, self._listing.below
+        notes.survey = survey
+        number = 0
+        # Of archives, which may hold a name twice; a folder cannot.
+        hashes = array("I")
+        for image in self._listing.scan(notes):
+            spool.add(image)
+            if not self._listing.strips:
+                hashes.append(hash(image.name) & _HASH)
+            survey.add_image(image.name, image.size, image.class_name)
+            number += 1
+            if number % _REPORT_EVERY == 0 and notes.report is not None:
+                notes.reported = True
+                notes.report(_REPORT_EVERY, notes.share)
+        spool.finish()
+        self._require_different(hashes, spool)
+        notes.survey = None
+        if number and notes.report is not None:
+            notes.reported = True
+            notes.report(number % _REPORT_EVERY, 1.0)
+        return survey, spool
+
+    def _require_different(self, hashes: "array[int]", spool: "_Spool") -> None:
+        """Checks that no name comes twice: an archive that was appended to may hold one so."""
+        found = np.frombuffer(hashes, np.uint32) if hashes else np.empty(0, np.uint32)
+        found.sort()
+        same = found[1:][found[1:] == found[:-1]]
+        if not len(same):
+            return
+        # Most of these are different names with one hash.
+        twice = {int(one) for one in same}
+        seen: set[str] = set()
+        for name, _, _ in spool.paths():
+            if hash(name) & _HASH in twice and name in seen:
+                raise InputError(
+                    f"{self.where}: holds {readable(name)} twice; which one is meant is not clear: "
+                    "unpack the archive, which keeps the last one, and make it again"
+                )
+            if hash(name) & _HASH in twice:
+                seen.add(name)
+
+    def _divided(self, decision: Decision, spool: "_Spool", notes: Notes) -> Iterator[Image]:
+        training = _Split(spool, self._naming(decision.parts[TRAINING]))
+        part = decision.parts.get(VALIDATION)
+        validation = None if part is None else _Split(spool, self._naming(part))
+        for place, image in spool.images():
+            notes.share = place / spool.size
+            placed = decision.place(image.name, image.class_name)
+            if placed.split == TRAINING:
+                yield training.named(image, placed.class_name)
+            elif placed.split == VALIDATION and validation is not None:
+                validation.add(place, placed.class_name)
+        self._validation_images = validation
+
+    def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
+        """The images of the listing, each listed when it is asked for, before the decision."""
+        return self._listing.scan_in_turn(notes)
+
+    def require_classes(self) -> None:
+        """Checks that the training images are of several classes."""
+        if not self._choice.layout:
+            self.decision.require_classes()
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image."""
+        if self._decision is not None:
+            name = self._naming(self._decision.parts[TRAINING]).path(name)
+        return self._listing.read(name, offset, size)
+
+    def close(self) -> None:
+        """Closes the listing."""
+        self._listing.close()
+
+    def to_document(self) -> dict[str, Any]:
+        """What the plan says of the source."""
+        version = {"version": dict(self.version)} if self.version else {}
+        fields = self._fields(self.decision.parts[TRAINING])
+        return {"kind": self.kind, **fields, **self.plan_fields, **version}
+
+    def _naming(self, part: Part) -> Naming:
+        return self._listing.naming(part.roots, has_labels=part.by == SAMPLES)
+
+    def _fields(self, part: Part) -> Mapping[str, Any]:
+        """What finds the images of a part below what the options name."""
+        folder = self._naming(part).removed.rstrip("/")
+        within = folder.removeprefix(self._listing.start).lstrip("/")
+        if within:
+            return {"within": within}
+        return self._listing.fields_of_split(part.roots) if self.decision.has_splits else {}
+
+
+class _ValidationSource(Source):
+    """The validation images beside the training images of a source."""
+
+    def __init__(
+        self, source: DecidedSource, listing: Listing, part: Part, split: "_Split"
+    ) -> None:
+        self.kind = listing.kind_of(is_flat=part.by == FLAT, has_labels=part.by == SAMPLES)
+        self.where = _where(listing, part)
+        self.plan_fields = {**source._fields(part), **source.plan_fields}
+        self.version = source.version
+        self.reads_at_once = source.reads_at_once
+        self.limit = source.limit
+        self._listing = listing
+        self._split = split
+
+    def scan(self, notes: Notes) -> Iterator[Image]:
+        """Yields the validation images in the order of the listing."""
+        del notes
+        return self._split.images()
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes of one image."""
+        return self._listing.read(self._split.naming.path(name), offset, size)
+
+    def requests_to_read(self, locations: Iterable[Location]) -> tuple[int, int]:
+        """The requests by which pack reads some images."""
+        return self._listing.requests_to_read(locations)
+
+
+def _where(listing: Listing, part: Part) -> str:
+    is_below = listing.strips and len(part.roots) == 1
+    return listing.place(part.roots[0]) if is_below else listing.where
+
+
+class _Spool:
+    """The images of a listing in an unnamed file, in their order."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = Path(tempfile.gettempdir()) if folder is None else folder
+        with atomic_files.telling_where(self._folder):
+            self._file: IO[bytes] = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+        self.size = 0
+
+    def add(self, image: Image) -> None:
+        """Adds an image with the label beside it."""
+        name = image.name.encode("utf-8", "surrogateescape")
+        label = image.class_name.encode("utf-8", "surrogateescape")
+        time = min(max(image.mtime, _TIMES.start), _TIMES.stop - 1)
+        row = _ROW.pack(image.offset, image.size, time, len(name), len(label)) + name + label
+        try:
+            self._file.write(row)
+        except OSError as error:
+            atomic_files.explain(self._folder, error)
+        self.size += len(row)
+
+    def finish(self) -> None:
+        """Makes all images readable."""
+        with atomic_files.telling_where(self._folder):
+            self._file.flush()
+
+    def images(self, start: int = 0, block: int = _BLOCK) -> Iterator[tuple[int, Image]]:
+        """Yields the place of each image, and the image with its label as its class."""
+        place, at, data = start, 0, b""
+        while place < self.size:
+            if at + _ROW.size > len(data):
+                data, at = os.pread(self._file.fileno(), block, place), 0
+            offset, size, time, of_name, of_label = _ROW.unpack_from(data, at)
+            length = _ROW.size + of_name + of_label
+            if at + length > len(data):
+                data, at = os.pread(self._file.fileno(), max(block, length), place), 0
+            middle = at + _ROW.size + of_name
+            name = data[at + _ROW.size : middle].decode("utf-8", "surrogateescape")
+            label = data[middle : at + length].decode("utf-8", "surrogateescape")
+            yield place, Image(label, name, offset, size, time)
+            place, at = place + length, at + length
+
+    def paths(self) -> Iterator[tuple[str, int, str]]:
+        """Yields path, size and label of each image."""
+        return ((image.name, image.size, image.class_name) for _, image in self.images())
+
+    def close(self) -> None:
+        """Ends the file."""
+        self._file.close()
+
+
+class _Split:
+    """The images of a split in a spool: 12 bytes each."""
+
+    def __init__(self, spool: _Spool, naming: Naming) -> None:
+        """Starts empty."""
+        self.naming = naming
+        self._start = len(naming.removed)
+        self._spool = spool
+        self._places = array("Q")
+        self._classes = array("I")
+        self._numbers: dict[str, int] = {}
+
+    def add(self, place: int, class_name: str) -> None:
+        """Adds the image at a place of the spool."""
+        self._places.append(place)
+        self._classes.append(self._numbers.setdefault(class_name, len(self._numbers)))
+
+    def named(self, image: Image, class_name: str) -> Image:
+        """An image with its class, by its name in the split."""
+        name = f"{self.naming.added}{image.name[self._start :]}"
+        return image._replace(class_name=class_name, name=name)
+
+    def images(self) -> Iterator[Image]:
+        """Yields the images in their order."""
+        names = list(self._numbers)
+        for place, number in zip(self._places, self._classes, strict=True):
+            _, image = next(self._spool.images(place, 1024))
+            yield self.named(image, names[number])
