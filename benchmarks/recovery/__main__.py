@@ -20,10 +20,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from benchmarks.recovery import here
-from benchmarks.recovery.parts import replace, table
+from benchmarks.recovery.parts import Place, replace, table
 
 STRATEGIES = (
     "parameterServer:dist_sync,horovod:MXNet,multiWorkerMirrored,horovod:TensorFlow,"
@@ -38,14 +37,14 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     strategies = [one for one in parsed.strategies.split(",") if one]
     found: dict[str, list[dict[str, float]]] = {one: [] for one in strategies}
-    with place(on_kind=parsed.kind) as bench:
-        recovery = bench.recovery
+    with place(on_kind=parsed.kind) as where_to:
         for number in range(parsed.runs):
             for index, (strategy, runs) in enumerate(found.items()):
-                runs.append(recovery(strategy, f"bench-{number}-{index}"))
+                runs.append(where_to.recovery(strategy, f"bench-{number}-{index}"))
                 print(f"{strategy}: {sum(runs[-1].values()):.2f} s", file=sys.stderr, flush=True)
-        if parsed.kind and parsed.beside:
-            show(bench.beside_jobset(parsed.beside), parsed.page, "bench-recovery-jobset")
+        if where_to.beside_jobset is not None and parsed.beside:
+            beside = where_to.beside_jobset(parsed.beside)
+            show(beside, parsed.page, "bench-recovery-jobset")
     if not found:
         return
     cores = f"{len(os.sched_getaffinity(0))} cores ({platform.machine()})"
@@ -76,10 +75,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 @contextmanager
-def place(*, on_kind: bool) -> Iterator[Any]:
+def place(*, on_kind: bool) -> Iterator[Place]:
     """Give what measures a recovery, on this machine or on a kind cluster."""
     if not on_kind:
-        yield here
+        yield Place(here.recovery)
         return
     # Of the tests, which are on the path only where they are asked for.
     from benchmarks.recovery import on_kind as kind

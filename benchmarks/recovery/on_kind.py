@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.recovery import beside_jobset
-from benchmarks.recovery.parts import Timestamps, durations, figures_of
+from benchmarks.recovery.parts import Place, Timestamps, durations, figures_of
 from benchmarks.scaling import on_kind, pods
 
 from imagenet_operator.manifests.names import CONTAINER
@@ -95,18 +95,11 @@ class Bench:
     """Measures in one namespace.
 
     Args:
-        cluster: The cluster.
         story: The namespace, and the folder that its pods share.
     """
 
-    def __init__(self, cluster: Cluster, story: StoryNamespace) -> None:
-        self._cluster = cluster
+    def __init__(self, story: StoryNamespace) -> None:
         self._story = story
-
-    def beside_jobset(self, runs: int) -> str:
-        """Install JobSet, measure a deleted pod in turn, and return the table."""
-        beside_jobset.install(self._cluster)
-        return beside_jobset.compare(self._story, runs)
 
     def recovery(self, strategy: str, name: str) -> dict[str, float]:
         """Train with a strategy, kill its last worker, and return the seconds of each part."""
@@ -179,10 +172,15 @@ def measured(killed: float, times: PodTimes, stepped: float, answer: str) -> dic
 
 
 @contextmanager
-def bench() -> Iterator[Bench]:
+def bench() -> Iterator[Place]:
     """Give a namespace to measure in, on a cluster; one of the run's own is gone at the end."""
     with cluster() as made, on_kind.namespace(made, NAMESPACE) as story:
-        yield Bench(made, story)
+
+        def beside(runs: int) -> str:
+            beside_jobset.install(made)
+            return beside_jobset.compare(story, runs)
+
+        yield Place(Bench(story).recovery, beside)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The parts of a recovery, and the table of them: pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -44,6 +44,19 @@ class Timestamps:
     started: float
     running: float
     stepped: float
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where recoveries are measured.
+
+    Attributes:
+        recovery: A strategy and a job's name → the seconds of each part.
+        beside_jobset: A number of rounds → the table beside JobSet; None without a cluster.
+    """
+
+    recovery: Callable[[str, str], dict[str, float]]
+    beside_jobset: Callable[[int], str] | None = None
 
 
 def durations(timestamps: Timestamps, figures: Mapping[str, float]) -> dict[str, float]:
