@@ -76,9 +76,12 @@ def explain(context: ReconcileContext) -> None:
     if set_before is not None and set_before.reason in _NOT_REPLACED:
         return
     wait = _found(context)
-    # If this decision creates something and is applied, nothing is refused any more.
-    if wait is None and context.observed.refusal is not None and not context.creates_something:
-        wait = waiting.refused(context.observed.refusal, _former(context.job.status, kind))
+    # A refused attempt does not wait for the pods of the one before any more. If this decision
+    # creates something and is applied, nothing is refused any more.
+    is_ending = wait is not None and wait.reason == waiting.CAUSES[TERMINATING].reason
+    refusal = None if context.creates_something else context.observed.refusal
+    if refusal is not None and (wait is None or is_ending):
+        wait = waiting.refused(refusal, _former(context.job.status, kind))
     if wait is not None:
         context.set_condition(kind, False, wait.reason, wait.message)
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from imagenet_operator.reconcile import explanation
 from imagenet_operator.reconcile.waiting_objects import ObjectEvent, Refusal
-from support.job_stories import condition_of, creating, decided, make, observed
+from support.job_stories import condition_of, creating, decided, make, observed, running
 
 QUOTA = Refusal('pods "digits-r0-worker-1" is forbidden: exceeded quota: small, used: pods=4')
 
@@ -65,3 +65,21 @@ def test_a_refusal_stays_in_the_condition_between_attempts() -> None:
     assert (
         condition_of(decided(cluster, observed(cluster)).status, "Running")[1] == "CreationCutOff"
     )
+
+
+def test_a_refusal_counts_more_than_an_ended_pod_that_does_not_go() -> None:
+    """As when Kueue is away: its webhook fails, and its finalizers stay."""
+    cluster = running()
+    for item in cluster.running():
+        item["metadata"]["finalizers"] = ["kueue.x-k8s.io/managed"]
+    cluster.exit(cluster.running()[0], 1)
+    cluster.reconcile()
+    cluster.reconcile()
+    for item in cluster.terminating():
+        cluster.save_and_exit(item)
+    cluster.now += timedelta(minutes=5)
+    assert decided(cluster, observed(cluster)).create, "the next attempt does not wait for them"
+    cluster.reconcile(cut_after=1)
+
+    status = decided(cluster, replace(observed(cluster), refusal=QUOTA)).status
+    assert condition_of(status, "Running")[:2] == ("False", "QuotaExceeded")
