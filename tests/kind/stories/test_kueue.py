@@ -103,8 +103,9 @@ def _object(kind: str, name: str, **fields: object) -> Manifest:
 
 @pytest.fixture
 def teams(digits_story: StoryNamespace) -> Iterator[Teams]:
-    """Two teams, and digits to train on."""
+    """Two teams, digits to train on, and room beside them for what a preparation makes."""
     teams = Teams(digits_story)
+    (digits_story.data / "datasets").chmod(0o777)
     digits_story.kubectl.apply(*teams.manifests())
     yield teams
     digits_story.kubectl.delete_all("imagenetjobs")
@@ -224,7 +225,6 @@ def test_a_job_that_waits_leaves_nothing_when_it_is_deleted(teams: Teams) -> Non
 
 def test_a_job_that_is_suspended_in_a_queue_waits_for_its_user(teams: Teams) -> None:
     story = teams.story
-    (story.data / "datasets").chmod(0o777)
     teams.apply(played(behaviour={"pack": "hold"}))
     story.wait_for_running_pods("pack", 2)
 
