@@ -37,13 +37,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     strategies = [one for one in parsed.strategies.split(",") if one]
     found: dict[str, list[dict[str, float]]] = {one: [] for one in strategies}
-    with place(on_kind=parsed.kind) as where_to:
+    with place(on_kind=parsed.kind) as measures:
         for number in range(parsed.runs):
             for index, (strategy, runs) in enumerate(found.items()):
-                runs.append(where_to.recovery(strategy, f"bench-{number}-{index}"))
+                runs.append(measures.recovery(strategy, f"bench-{number}-{index}"))
                 print(f"{strategy}: {sum(runs[-1].values()):.2f} s", file=sys.stderr, flush=True)
-        if where_to.beside_jobset is not None and parsed.beside:
-            beside = where_to.beside_jobset(parsed.beside)
+        if measures.beside_jobset is not None and parsed.beside:
+            beside = measures.beside_jobset(parsed.beside)
             show(beside, parsed.page, "bench-recovery-jobset")
     if not found:
         return
