@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
+
+import yaml
 
 from kind import controllers
 from kind.cluster import Cluster
@@ -11,7 +15,10 @@ from kind.kubectl import SECONDS
 NAMESPACE = "kueue-system"
 MANAGER = "kueue-controller-manager"
 
-# As docs/queues.md says it; the rest is what its chart has.
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "queues.md"
+_OF_PAGE = re.compile(r"^```yaml\n(integrations:.*?)^```$", re.DOTALL | re.MULTILINE)
+
+# What the chart has, without the frameworks; the page has them.
 _CONFIGURATION = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
     "kind": "Configuration",
@@ -20,16 +27,6 @@ _CONFIGURATION = {
     "webhook": {"port": 9443},
     "leaderElection": {"leaderElect": True, "resourceName": "kueue"},
     "clientConnection": {"qps": 50, "burst": 100},
-    "integrations": {"frameworks": ["batch/job", "pod"]},
-    "managedJobsNamespaceSelector": {
-        "matchExpressions": [
-            {
-                "key": "kubernetes.io/metadata.name",
-                "operator": "NotIn",
-                "values": ["kube-system", NAMESPACE, "imagenet-operator"],
-            }
-        ]
-    },
 }
 
 
@@ -41,7 +38,9 @@ def install(cluster: Cluster) -> None:
         "podSecurityContext": {"runAsNonRoot": True, "runAsUser": 65532},
     }
     # A JSON document is a YAML one.
-    configuration = {"controllerManagerConfigYaml": json.dumps(_CONFIGURATION)}
+    (said,) = _OF_PAGE.findall(_PAGE.read_text())
+    whole = {**_CONFIGURATION, **yaml.safe_load(said)}
+    configuration = {"controllerManagerConfigYaml": json.dumps(whole)}
     values = {"controllerManager": {"manager": manager}, "managerConfig": configuration}
     controllers.install(cluster, "kueue", NAMESPACE, values)
 
