@@ -378,6 +378,22 @@ BLINDING = frozenset(
 )
 """Faults because of which an operator may not see in time that a node was lost."""
 
+_OF_THE_CLUSTER: tuple[Fault, ...] = (
+    crash,
+    crash,
+    evict,
+    delete,
+    vanish,
+    lose_node,
+    lose_node,
+    fail_job,
+    lose_job,
+    recreate,
+    suspend,
+    suspend,
+)
+"""Faults that an operator sees; those that are drawn more often are named twice."""
+
 ALL: tuple[Fault, ...] = (
     errors,
     errors,
@@ -396,36 +412,12 @@ ALL: tuple[Fault, ...] = (
     pause,
     kill,
     clock_jump,
-    crash,
-    crash,
-    evict,
-    delete,
-    vanish,
-    lose_node,
-    lose_node,
-    fail_job,
-    lose_job,
-    recreate,
-    suspend,
-    suspend,
+    *_OF_THE_CLUSTER,
     occupy,
 )
-"""Every fault; those that are drawn more often are named twice."""
+"""Every fault."""
 
-SEEN_BESIDE_KUEUE: tuple[Fault, ...] = (
-    kueue_away,
-    kueue_away,
-    crash,
-    evict,
-    delete,
-    vanish,
-    lose_node,
-    fail_job,
-    lose_job,
-    recreate,
-    suspend,
-    suspend,
-)
+SEEN_BESIDE_KUEUE: tuple[Fault, ...] = (kueue_away, kueue_away, *_OF_THE_CLUSTER)
 """Faults beside Kueue while an operator sees everything."""
 
 BESIDE_KUEUE: tuple[Fault, ...] = (kueue_away, kueue_away, *ALL)
