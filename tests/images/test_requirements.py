@@ -85,7 +85,7 @@ kopf==1.45.2 ; sys_platform == "linux" \\
         ("click==8.5.1", "cl-ck==1", "cl-ck is 1, but constraints/ pins no version"),
         ("--hash=sha256:00", "", "click==8.5.1"),
         ("--hash=sha256:00", "--hash=md5:00", "has no hash"),
-        ("\nclick", "\n--index-url https://index.example\nclick", "it has an address"),
+        ("\nclick", "\n--find-links ftp://files.example\nclick", "it has an address"),
     ],
 )
 def test_a_locked_file_that_differs_is_found(before: str, after: str, problem: str) -> None:
