@@ -1,10 +1,11 @@
 """Trees with a training and a validation split, as files by their paths."""
 
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from imagenet_workloads.prepare import plan as plans
-from support.pictures import jpeg
+from support.pictures import jpeg, tar, zipped
 
 Files = Mapping[str, bytes]
 
@@ -41,6 +42,26 @@ def write_folder(path: Path, files: Files) -> Path:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(content)
     return path
+
+
+def write_tar(path: Path, files: Files) -> Path:
+    """Writes files as a tar."""
+    path.write_bytes(tar(files))
+    return path
+
+
+def write_zip(path: Path, files: Files) -> Path:
+    """Writes files as a compressed zip."""
+    path.write_bytes(zipped(files, zipfile.ZIP_DEFLATED))
+    return path
+
+
+WRITERS: dict[str, Callable[[Path, Files], Path]] = {
+    "folder": write_folder,
+    "tar": write_tar,
+    "zip": write_zip,
+}
+"""The ways to keep a tree."""
 
 
 def classes_of(dataset: Path, data: Path, split: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +11,9 @@ from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare.annotations import LARGEST
 from support.annotations import Named, annotation, archive
 from support.file_server import FileServer
-from support.image_trees import KAGGLE, TORCHVISION, Files, write_folder
+from support.image_trees import KAGGLE, TORCHVISION, WRITERS, write_folder, write_zip
 from support.kaggle_server import serve_kaggle
-from support.pictures import tar, zipped
+from support.pictures import zipped
 from support.preparation import examples, prepare, refused, run_index
 from support.remote_preparation import prepare_fetched, prepare_remote
 from support.s3_server import S3Server, serve_s3
@@ -48,23 +48,6 @@ TREE = {
     "ILSVRC/Annotations/VID/train/n01/n01_1.xml": TRAIN["n01/n01_0.xml"],
 }
 OPTIONS = ("--shards", "2", "--read-annotations")
-
-
-def write_tar(path: Path, files: Files) -> Path:
-    path.write_bytes(tar(files))
-    return path
-
-
-def write_zip(path: Path, files: Files) -> Path:
-    path.write_bytes(zipped(files, zipfile.ZIP_DEFLATED))
-    return path
-
-
-WRITERS: dict[str, Callable[[Path, Files], Path]] = {
-    "folder": write_folder,
-    "tar": write_tar,
-    "zip": write_zip,
-}
 
 
 def expected(folder: Path, writer: str = "zip", *more: str) -> Path:

@@ -1,8 +1,6 @@
 """Trees with a training and a validation split, as folders and as archives, found by looking."""
 
 import io
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,29 +18,13 @@ from support.image_trees import (
     TRAINING,
     TREES,
     UNLABELLED,
-    Files,
+    WRITERS,
     classes_of,
     write_folder,
+    write_tar,
 )
-from support.pictures import jpeg, tar, zipped
+from support.pictures import jpeg, tar
 from support.preparation import dataset_of, prepare, refused, run_index
-
-
-def write_tar(path: Path, files: Files) -> Path:
-    path.write_bytes(tar(files))
-    return path
-
-
-def write_zip(path: Path, files: Files) -> Path:
-    path.write_bytes(zipped(files, zipfile.ZIP_DEFLATED))
-    return path
-
-
-WRITERS: dict[str, Callable[[Path, Files], Path]] = {
-    "folder": write_folder,
-    "tar": write_tar,
-    "zip": write_zip,
-}
 
 
 @pytest.mark.parametrize("tree", TREES)
