@@ -133,6 +133,23 @@ def test_an_eviction_is_charged_to_nobody_and_the_job_goes_on() -> None:
     assert ended_well(cluster)
 
 
+def test_a_label_that_changes_counts_from_the_next_attempt_on() -> None:
+    cluster = in_queue()
+    admitted_until(cluster, is_in_attempt(0))
+    former = queues_of(cluster)
+    cluster.document["metadata"]["labels"] = {queue.NAME: "other"}
+    cluster.reconcile()
+    assert queues_of(cluster) == former == {"lq"}
+    cluster.evict_all()
+    admitted_until(cluster, is_in_attempt(1))
+    assert queues_of(cluster) == {"other"}
+
+
+def queues_of(cluster: QueuedCluster) -> set[str]:
+    """Return the queues of the pods that train."""
+    return {pod["metadata"]["labels"][queue.NAME] for pod in cluster.members()}
+
+
 def test_a_suspended_preparation_leaves_the_queue_and_comes_back() -> None:
     cluster = in_queue()
     play(cluster, is_held)
