@@ -323,20 +323,22 @@ def _has_shared_objects(context: ReconcileContext) -> bool:
     return context.create_or_wait("Running", missing)
 
 
+def _is_charged(training: TrainingStatus | None) -> bool:
+    return training is not None and training.outcome is not None and training.outcome.charged
+
+
 def _between_attempts(context: ReconcileContext) -> None:
     """Delete the former attempts, then start the next one when its time has come."""
     if context.status.training is not None and not outcome.review_charge(context):
         return
     policy, former = context.job.spec.run_policy, context.status.training
-    recorded = context.job.status.training
-    if former is not None and (recorded is None or former.outcome != recorded.outcome):
+    if _is_charged(context.job.status.training) and not _is_charged(former):
         # The start of the next attempt may be cut off, and then only its pods would be known.
         context.requeue_now()
         return
     # Suspended means that no pod is left.
     keeps = policy.clean_pod_policy == "None" and not policy.suspend
-    has_failed = former is not None and former.outcome is not None and former.outcome.charged
-    kept = former.attempt if former is not None and keeps and has_failed else None
+    kept = former.attempt if former is not None and keeps and _is_charged(former) else None
     context.delete(cleanup.attempts(context.observed.attempts.values(), kept))
     if any(attempt.unfinished for attempt in context.observed.attempts.values()):
         context.requeue_later()
