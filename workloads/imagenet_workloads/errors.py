@@ -6,6 +6,8 @@ turns it into one line on stderr, the pod's termination message and an exit code
 """
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """The errors of a write without room.
@@ -31,6 +33,15 @@ class InputError(WorkloadError):
     """What was given to read or to obey is wrong; another try would give the same."""
 
     exit_code = 3
+
+
+@contextmanager
+def of_field(field: str) -> Iterator[None]:
+    """Have an `InputError` begin with the manifest's field that is to be corrected."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{field}: {error}") from error
 
 
 class StorageError(WorkloadError):

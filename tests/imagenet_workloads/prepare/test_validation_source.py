@@ -80,6 +80,22 @@ def test_a_missing_path_is_named_with_its_option_and_field(
     )
 
 
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        ("--class-words", "classWords"),
+        ("--bounding-boxes", "boundingBoxes"),
+        ("--expected-class-names", "expectedClassNames"),
+    ],
+)
+def test_a_missing_file_beside_the_images_is_named_with_its_field(
+    option: str, field: str, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "nope"
+    said = refused(capfd, "--data", tmp_path / "data", "--source", source, option, missing)
+    assert f"imagenet-index: error: {field}: {missing}: " in said
+
+
 @pytest.mark.parametrize("labels", ["{stem} {name}\n", "{name}\n"])
 @pytest.mark.parametrize("flat", ["tar", "folder"])
 def test_validation_images_may_have_their_own_source(

@@ -58,13 +58,14 @@ def _run(parsed: argparse.Namespace) -> None:
     sources.report_traffic(recorder.requested)
     # The default handler would wait for requests that are tried again for minutes.
     signal.signal(signal.SIGTERM, _end)
-    request = fetch.FetchRequest(
-        files=sources.files_to_fetch(parsed),
-        cache=parsed.cache,
-        connections=parsed.connections,
-        owner=environment.job_uid,
-    )
-    text = json.dumps(fetch.run(request, recorder).to_document())
+    with sources.naming_remote(parsed):
+        request = fetch.FetchRequest(
+            files=sources.files_to_fetch(parsed),
+            cache=parsed.cache,
+            connections=parsed.connections,
+            owner=environment.job_uid,
+        )
+        text = json.dumps(fetch.run(request, recorder).to_document())
     print(text, flush=True)
     write_termination_message(text)
 

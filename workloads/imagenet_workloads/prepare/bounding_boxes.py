@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from imagenet_workloads.errors import InputError
+from imagenet_workloads.errors import InputError, of_field
 from imagenet_workloads.prepare.annotations import LARGEST, Box, parse
 from imagenet_workloads.prepare.containers import tar
 from imagenet_workloads.prepare.containers.archive import Kind
@@ -107,7 +107,7 @@ class BoundingBoxes:
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._boxes = self._damaged = 0
         for archive in archives:
-            with closing(_opened(archive(), scratch)) as blob:
+            with of_field("boundingBoxes"), closing(_opened(archive(), scratch)) as blob:
                 where.append(blob.where)
                 for name, content in _annotations_in(blob):
                     self._add(blob.where, name, content)

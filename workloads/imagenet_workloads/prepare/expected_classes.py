@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads.errors import InputError
+from imagenet_workloads.errors import InputError, of_field
 from imagenet_workloads.prepare.layouts import labels
 from imagenet_workloads.prepare.stores.blob import readable
 
@@ -44,7 +44,8 @@ class ExpectedClasses:
                 "(expectedClasses), or look at the source"
             )
         if self.names is not None:
-            _check_names(self.names, images, dropped)
+            with of_field("expectedClassNames"):
+                _check_names(self.names, images, dropped)
 
 
 def _check_names(path: Path, images: Mapping[str, int], dropped: Mapping[str, int]) -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads import regular_files
 from imagenet_workloads.clients.traffic import TRAFFIC
-from imagenet_workloads.errors import InputError
+from imagenet_workloads.errors import InputError, of_field
 from imagenet_workloads.prepare import (
     atomic_files,
     class_words,
@@ -425,7 +425,8 @@ def _fingerprint(part: Part) -> str:
 
 def _words(request: IndexRequest, classes: Classes) -> dict[str, str]:
     is_own = request.class_words is request.source.own_words
-    words = class_words.read(request.class_words, classes.names, may_lack_all=is_own)
+    with of_field("classWords"):
+        words = class_words.read(request.class_words, classes.names, may_lack_all=is_own)
     return class_words.merged(words, request.words_of_classes, classes.names)
 
 

@@ -227,7 +227,9 @@ def test_what_cannot_be_read_is_named(
 ) -> None:
     server.content["/tars/n02.zip"] = FOLDERS["zips"]["n02.zip"]
     options = ["--http-folder", f"{server.url}/tars/", *(f"--http-name={one}" for one in names)]
-    assert message in refused(capfd, *options, "--data", str(tmp_path))
+    said = refused(capfd, *options, "--data", str(tmp_path))
+    assert "error: spec.dataset.source.http: " in said
+    assert message in said
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ new kind adds a module and one line to `KINDS`.
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from imagenet_workloads import arguments as types
 from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.errors import of_field
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.source import Source, Validation
@@ -95,6 +97,12 @@ def files_to_fetch(parsed: Namespace) -> Sequence[FileToFetch]:
     return kind.files_to_fetch(parsed)
 
 
+def naming_remote(parsed: Namespace) -> AbstractContextManager[None]:
+    """Have an `InputError` about a remote source begin with its field of the manifest."""
+    given = [kind.name for kind in REMOTE_KINDS if kind.is_given(parsed)]
+    return of_field(f"spec.dataset.source.{given[0]}") if given else nullcontext()
+
+
 def open_source(parsed: Namespace) -> Source:
     """Opens the source in the options of imagenet-index.
 
@@ -105,7 +113,8 @@ def open_source(parsed: Namespace) -> Source:
         InputError: the source does not exist, or its layout is unknown.
     """
     (kind,) = _given(parsed)
-    return kind.open(parsed)
+    with naming_remote(parsed):
+        return kind.open(parsed)
 
 
 def open_validation(parsed: Namespace) -> Validation | None:
@@ -123,7 +132,8 @@ def class_words(parsed: Namespace) -> LabelFile | None:
     Raises:
         InputError: there is no such file.
     """
-    return next(filter(None, (kind.class_words(parsed) for kind in KINDS)), None)
+    with of_field("classWords"):
+        return next(filter(None, (kind.class_words(parsed) for kind in KINDS)), None)
 
 
 def bounding_boxes(parsed: Namespace) -> Sequence[Callable[[], Blob]]:
