@@ -15,8 +15,10 @@ from kind.kubectl import SECONDS
 NAMESPACE = "kueue-system"
 MANAGER = "kueue-controller-manager"
 
-_PAGE = Path(__file__).resolve().parents[2] / "docs" / "queues.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "queues.md"
 _OF_PAGE = re.compile(r"^```yaml\n(integrations:.*?)^```$", re.DOTALL | re.MULTILINE)
+
+_CONFIGURATION_FILE = "controller_manager_config.yaml"
 
 # What the chart has, without the frameworks; the page has them.
 _CONFIGURATION = {
@@ -38,11 +40,32 @@ def install(cluster: Cluster) -> None:
         "podSecurityContext": {"runAsNonRoot": True, "runAsUser": 65532},
     }
     # A JSON document is a YAML one.
-    (said,) = _OF_PAGE.findall(_PAGE.read_text())
+    (said,) = _OF_PAGE.findall(PAGE.read_text())
     whole = {**_CONFIGURATION, **yaml.safe_load(said)}
     configuration = {"controllerManagerConfigYaml": json.dumps(whole)}
     values = {"controllerManager": {"manager": manager}, "managerConfig": configuration}
     controllers.install(cluster, "kueue", NAMESPACE, values)
+
+
+def manage_all(cluster: Cluster, manages: bool) -> None:
+    """Have Kueue hold what names no queue, too, or no longer; wait until it does so."""
+    kubectl = cluster.kubectl.within(NAMESPACE)
+    (stored,) = (
+        item for item in kubectl.all("configmaps") if _CONFIGURATION_FILE in item.get("data", {})
+    )
+    whole = yaml.safe_load(stored["data"][_CONFIGURATION_FILE])
+    whole["manageJobsWithoutQueueName"] = manages
+    change = {"data": {_CONFIGURATION_FILE: json.dumps(whole)}}
+    kubectl.patch("configmaps", stored["metadata"]["name"], change)
+    scale(cluster, 0)
+    scale(cluster, 1)
+
+
+def kill(cluster: Cluster) -> None:
+    """End Kueue's process with SIGKILL; its Deployment starts another one."""
+    kubectl = cluster.kubectl.within(NAMESPACE)
+    for pod in kubectl.all("pods"):
+        kubectl.delete("pods", pod["metadata"]["name"], grace_seconds=0)
 
 
 def scale(cluster: Cluster, replicas: int) -> None:

@@ -17,9 +17,14 @@ _GATE = "kueue.x-k8s.io/admission"
 PREEMPTED = "Preempted to accommodate a workload (UID: 7) due to prioritization in the ClusterQueue"
 
 
-def hold(created: Manifest) -> None:
-    """Hold back what has a queue, as Kueue's webhooks do: a Job is suspended, a pod has a gate."""
-    if not is_queued(created):
+def hold(created: Manifest, *, manages_all: bool = False) -> None:
+    """Hold back what has a queue, as Kueue's webhooks do: a Job is suspended, a pod has a gate.
+
+    Args:
+        created: An object.
+        manages_all: Whether what has no queue is held, too.
+    """
+    if not (manages_all or is_queued(created)):
         return
     if created["kind"] == "Job":
         created["spec"]["suspend"] = True
@@ -65,23 +70,42 @@ def mark_evicted(pod: Manifest, message: str) -> None:
 
 
 class QueuedCluster(SimulatedCluster):
-    """One job in a queue; everything waits until `admit`."""
+    """One job in a queue; everything waits until `admit`.
+
+    Args:
+        nodes: As of `SimulatedCluster`.
+        settings: As of `SimulatedCluster`.
+        labels: Of the job.
+        manages_all: Whether Kueue holds what names no queue, too, as its configuration
+            manageJobsWithoutQueueName says. That is never admitted.
+        run_policy: Fields of the job.
+    """
 
     def __init__(
         self,
         nodes: dict[str, int],
         settings: ReconcileSettings = DEFAULTS,
         labels: Mapping[str, str] = QUEUE,
+        *,
+        manages_all: bool = False,
         **run_policy: Any,
     ) -> None:
+        self._manages_all = manages_all
         document = manifest(run_policy=run_policy)
         document["metadata"]["labels"] = dict(labels)
         super().__init__(document, nodes, settings)
 
     def _add(self, manifest: Manifest) -> Manifest:
         added = super()._add(manifest)
-        hold(added)
+        hold(added, manages_all=self._manages_all)
         return added
+
+    def turn(self) -> None:
+        """Let time pass; Kueue suspends again what is not its to resume."""
+        super().turn()
+        for job in self.unfinished_jobs() if self._manages_all else ():
+            if not is_queued(job):
+                job["spec"]["suspend"] = True
 
     def held(self) -> list[Manifest]:
         """Return the Jobs and pods that wait for quota."""
@@ -93,7 +117,7 @@ class QueuedCluster(SimulatedCluster):
         for group in whole_groups(self.members()):
             for pod in group:
                 open_gate(pod)
-        for job in self.unfinished_jobs():
+        for job in filter(is_queued, self.unfinished_jobs()):
             job["spec"]["suspend"] = False
 
     def evict_all(self, message: str = PREEMPTED) -> None:

@@ -167,7 +167,11 @@ def _preparation_job(
         "metadata": {
             "name": names.preparation_job(name, role),
             "namespace": job.metadata.namespace,
-            "labels": labels.of_child(name, role) | queue.labels_of(job.metadata.labels),
+            "labels": {
+                **labels.of_child(name, role),
+                **queue.labels_of(job.metadata.labels),
+                **(labels.of_suspended_job() if job.spec.run_policy.suspend else {}),
+            },
             "ownerReferences": [labels.owner(job)],
         },
         "spec": spec,

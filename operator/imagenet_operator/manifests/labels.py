@@ -22,6 +22,8 @@ GENERATION = "training.imagenet.dev/generation"
 RESULT = "training.imagenet.dev/result"
 """Whether a pod's program leaves its result in its termination message."""
 RESULT_EXPECTED = "Expected"
+SUSPENDED = "training.imagenet.dev/suspended"
+"""Whether the operator has suspended a Job, and not another controller."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 APPLICATION = "app.kubernetes.io/name"
 
@@ -54,6 +56,11 @@ def of_role(job_name: str, attempt: int, role: str, generation: int) -> dict[str
 def of_result() -> dict[str, str]:
     """Return the label of the pods whose program leaves a result."""
     return _checked({RESULT: RESULT_EXPECTED})
+
+
+def of_suspended_job() -> dict[str, str]:
+    """Return the label of a Job that the operator has suspended."""
+    return _checked({SUSPENDED: "true"})
 
 
 def of_replica(index: int) -> dict[str, str]:

@@ -81,7 +81,7 @@ def prepare(context: ReconcileContext) -> None:
     former = context.status.preparation or Clock()
     # Until the operator is upgraded, only what exists runs; in a queue, nothing does.
     jobs = context.observed.jobs.values()
-    is_held = context.unsupported or any(job.waits_in_queue for job in jobs)
+    is_held = context.unsupported or any(job.held_by_others for job in jobs)
     is_stopped = suspended or (is_held and not any(job.active for job in jobs))
     context.update(preparation=(clock.stop if is_stopped else clock.run)(former, context.now))
     if suspended or not context.unsupported:

@@ -310,6 +310,7 @@ class PreparationJob:
         failure: Why the Job's condition Failed is true, for people; None if it is not.
         message: The termination message of a pod that succeeded; None if no such pod is left.
         suspended: ``spec.suspend`` as written.
+        suspended_by_us: The operator has suspended it. Without, another controller holds it.
         queued: It has a queue of Kueue, which alone suspends it and lets it go on.
         terminating: It has a deletionTimestamp.
         stranded: It waits for a pod that is terminating on a node that cannot be reached. A Job
@@ -329,15 +330,17 @@ class PreparationJob:
     failure: str | None = None
     message: str | None = None
     suspended: bool = False
+    suspended_by_us: bool = False
     queued: bool = False
     terminating: bool = False
     stranded: bool = False
     held: tuple[HeldPod, ...] = ()
 
     @property
-    def waits_in_queue(self) -> bool:
-        """Whether Kueue holds it back."""
-        return self.queued and self.suspended and not self.has_ended and not self.terminating
+    def held_by_others(self) -> bool:
+        """Whether another controller, such as Kueue, holds it back."""
+        is_held = self.suspended and not self.suspended_by_us
+        return is_held and not self.has_ended and not self.terminating
 
     @property
     def has_ended(self) -> bool:

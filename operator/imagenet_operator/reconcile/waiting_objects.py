@@ -127,9 +127,9 @@ def _of_job(job: Manifest, pods: Sequence[Manifest]) -> list[WaitingObject]:
     """Return the waiting pods of a Job, or the Job if it has no pod."""
     if _has_finished(job) or "deletionTimestamp" in job["metadata"]:
         return []
-    if not pods and job["spec"].get("suspend") and queue.NAME in _labels(job):
+    if not pods and job["spec"].get("suspend") and labels.SUSPENDED not in _labels(job):
         since = time_of(job["metadata"].get("creationTimestamp"))
-        return [_object(job, None, QUEUED, _labels(job)[queue.NAME], since)]
+        return [_object(job, None, QUEUED, _labels(job).get(queue.NAME, ""), since)]
     if not pods and not job["spec"].get("suspend"):
         return [
             _object(job, None, NO_PODS, since=time_of(job["metadata"].get("creationTimestamp")))

@@ -171,3 +171,49 @@ def test_a_job_without_a_queue_has_no_label_of_kueue(labels: dict[str, str]) -> 
         metadata = item["metadata"]
         keys = [*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})]
         assert not [key for key in keys if "kueue" in key]
+
+
+def test_what_names_no_queue_waits_where_kueue_manages_all_until_it_has_a_label() -> None:
+    settings = ReconcileSettings(disruption_limit=2, manifests=EVERYTHING)
+    cluster = QueuedCluster(ROOMY, settings, {}, manages_all=True, preparationDeadlineSeconds=600)
+    play(cluster, is_held)
+    (former,) = cluster.held()
+    wait(cluster)
+    assert cluster.held() == [former]
+    assert condition_of(cluster.status, "DatasetReady") == (
+        "False",
+        "Queued",
+        "another controller, such as Kueue, holds the index Job, which names no queue; label the "
+        "ImageNetJob with kueue.x-k8s.io/queue-name, then suspend and resume it",
+    )
+    assert cluster.reconcile().patch == (), "Kueue would suspend it again, without an end"
+    relabel(cluster, QUEUE)
+    admitted_until(cluster, is_in_attempt(0))
+    assert queues_of(cluster) == {"lq"}
+
+
+def test_an_attempt_that_names_no_queue_waits_where_kueue_manages_all() -> None:
+    cluster = QueuedCluster(ROOMY, ReconcileSettings(manifests=EVERYTHING), QUEUE, manages_all=True)
+    admitted_until(cluster, lambda found: ("Job", "digits-seal") in cluster.objects)
+    cluster.admit()
+    cluster.document["metadata"]["labels"] = {}
+    play(cluster, has_gated_pods)
+    wait(cluster)
+    assert condition_of(cluster.status, "Running") == (
+        "False",
+        "Queued",
+        "Kueue holds the attempt, which names no queue; label the ImageNetJob with "
+        "kueue.x-k8s.io/queue-name, then suspend and resume it",
+    )
+    relabel(cluster, QUEUE)
+    admitted_until(cluster, is_in_attempt(1))
+    counts = (cluster.status.restarts, cluster.status.disruptions)
+    assert counts == (0, 0)
+
+
+def relabel(cluster: QueuedCluster, labels: dict[str, str]) -> None:
+    """Label a job, suspend it and resume it."""
+    cluster.document["metadata"]["labels"] = labels
+    cluster.suspend(True)
+    play(cluster, lambda found: found.status.phase == "Suspended")
+    cluster.suspend(False)

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import yaml
 
 from imagenet_operator.api import queue as names
 from kind import kueue
@@ -131,7 +133,7 @@ def held(name: str = "story", **more: Any) -> Manifest:
 ONE_WORKER: dict[str, Any] = {"strategy": {"single": {}}, "workers": {"replicas": 1}}
 
 
-def test_a_job_waits_for_the_quota_of_another_team(teams: Teams) -> None:
+def test_a_job_waits_for_the_quota_of_another_team(teams: Teams, cluster: Cluster) -> None:
     story = teams.story
     teams.apply(held("first"))
     story.wait_until_held("worker")
@@ -141,6 +143,7 @@ def test_a_job_waits_for_the_quota_of_another_team(teams: Teams) -> None:
     waits = teams.wait_until_queued("second", "waiting in queue blue", "insufficient unused quota")
     assert "600m more needed" in str(waits["conditions"])
     assert len(story.pods(job="second")) == 4
+    kueue.kill(cluster)
     story.release("worker")
     story.wait_for_condition("Succeeded", "first")
     status = story.wait_for_condition("Succeeded", "second")
@@ -164,12 +167,13 @@ def test_the_next_attempt_is_a_group_of_its_own(teams: Teams) -> None:
     assert "/attempts/r0/checkpoints/epoch-0001" in story.result(status)["resumedFrom"]
 
 
-def test_a_preempted_job_resumes_with_the_same_bytes(teams: Teams) -> None:
+def test_a_preempted_job_resumes_with_the_same_bytes(teams: Teams, cluster: Cluster) -> None:
     story = teams.story
     teams.apply(held(**ONE_WORKER), cpu="800m")
     story.wait_until_held("worker")
 
     teams.apply(trained("urgent", epochs=1, **ONE_WORKER), BLUE, is_urgent=True, cpu="800m")
+    kueue.kill(cluster)
 
     story.wait_for_condition("Succeeded", "urgent")
     status = story.wait_for_condition("Succeeded")
@@ -192,7 +196,7 @@ def model(story: StoryNamespace, status: Manifest, job: str = "story") -> bytes:
     return (folder / weights).read_bytes()
 
 
-def test_a_queue_is_drained_and_goes_on(teams: Teams) -> None:
+def test_a_queue_is_drained_and_goes_on(teams: Teams, cluster: Cluster) -> None:
     story = teams.story
     teams.apply(held())
     story.wait_until_held("worker")
@@ -200,6 +204,7 @@ def test_a_queue_is_drained_and_goes_on(teams: Teams) -> None:
     teams.stop(HOLD_AND_DRAIN)
 
     teams.wait_until_queued("story", "waiting in queue red", "inactive")
+    kueue.kill(cluster)
     teams.stop(GO_ON)
     status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (0, 0)
@@ -255,6 +260,43 @@ def test_a_job_goes_on_when_kueue_is_back(teams: Teams, cluster: Cluster) -> Non
         kueue.scale(cluster, 1)
     status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (0, 1)
+
+
+def test_a_job_without_a_queue_waits_for_a_label_where_kueue_manages_all(
+    teams: Teams, cluster: Cluster
+) -> None:
+    story = teams.story
+    story.make_archive()
+    kueue.manage_all(cluster, True)
+    try:
+        story.kubectl.apply(trained(epochs=1, dataset=from_archive()))
+        story.kubectl.apply(trained("prepared", epochs=1))
+        teams.wait_until_queued("story", "holds the index Job, which names no queue")
+        teams.wait_until_queued("prepared", "Kueue holds the attempt, which names no queue")
+        (index,) = story.kubectl.all("jobs")
+        # Suspended by Kueue once; nobody resumes it.
+        assert index["metadata"]["generation"] <= 2
+
+        for job in ("story", "prepared"):
+            story.change({"runPolicy": {"suspend": True}}, job)
+            story.kubectl.patch("imagenetjobs", job, {"metadata": {"labels": {names.NAME: RED}}})
+            story.wait_for_condition("Suspended", job)
+            story.change({"runPolicy": {"suspend": False}}, job)
+            story.wait_for_condition("Succeeded", job)
+    finally:
+        kueue.manage_all(cluster, False)
+
+
+def test_the_manifests_of_the_page_are_valid(teams: Teams) -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", kueue.PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (page,) = (text for text in blocks if "kind: ClusterQueue" in text)
+    manifests = list(yaml.safe_load_all(page))
+    for manifest in manifests:
+        if "namespace" in manifest["metadata"]:
+            manifest["metadata"]["namespace"] = teams.story.name
+    given = yaml.safe_dump_all(manifests)
+    created = teams.story.kubectl("create", "--dry-run=server", "-o=name", "-f=-", given=given)
+    assert len(created.splitlines()) == len(manifests) == 4
 
 
 def test_a_queue_that_does_not_exist_is_named(teams: Teams) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from imagenet_operator.api.status import TrainingStatus
+from imagenet_operator.manifests.labels import of_suspended_job
 from imagenet_operator.reconcile.types import (
     Charge,
     End,
@@ -24,23 +25,29 @@ END = End("Suspended", "the job is suspended", Charge.SUSPENSION)
 def patches(jobs: Iterable[PreparationJob], suspended: bool) -> tuple[Patch, ...]:
     """Return the patches that suspend or resume the Jobs that have not finished.
 
-    A Job in a queue of Kueue is Kueue's to suspend and resume.
+    What another controller has suspended is that one's to resume. Kueue, for one, suspends again
+    what others resume.
     """
+    label = {name: value if suspended else None for name, value in of_suspended_job().items()}
+    change = {"metadata": {"labels": label}, "spec": {"suspend": suspended}}
     return tuple(
-        Patch("Job", job.name, job.uid, {"spec": {"suspend": suspended}})
+        Patch("Job", job.name, job.uid, change)
         for job in jobs
         if not job.finished and not job.terminating and job.suspended != suspended
-        if not job.queued
+        if not job.queued and not job.held_by_others
     )
 
 
 def withdrawn(jobs: Iterable[PreparationJob]) -> tuple[Reference, ...]:
     """Return the Jobs of a suspended job that have to be deleted, and are created again later.
 
-    Kueue would let a Job go on for which it has quota, whoever suspended it.
+    Kueue would let a Job go on for which it has quota, whoever suspended it. One that it holds
+    because it has no queue gets the queue that the job has when it is created again.
     """
     return tuple(
-        job.reference for job in jobs if job.queued and not job.finished and not job.terminating
+        job.reference
+        for job in jobs
+        if (job.queued or job.held_by_others) and not job.finished and not job.terminating
     )
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from imagenet_operator.api import queue
 from imagenet_operator.reconcile.policies.conditions import equal_without_numbers
 from imagenet_operator.reconcile.waiting_objects import (
     CREATING,
@@ -379,7 +380,15 @@ def _age_and_finalizers(item: WaitingObject, now: datetime) -> str:
 def _in_queue(example: _Blocked, former: str) -> str:
     """Return the message of what a queue holds; the former one if only numbers would change."""
     item = example.object
-    if item.kind == "Job":
+    if not item.message:
+        what = "Kueue holds the attempt"
+        if item.kind == "Job":
+            what = f"another controller, such as Kueue, holds the {item.role} Job"
+        words = (
+            f"{what}, which names no queue; label the ImageNetJob with {queue.NAME}, then suspend "
+            "and resume it"
+        )
+    elif item.kind == "Job":
         words = f"Kueue holds the {item.role} Job"
         words += f": {_cut(example.detail)}" if example.detail else f" in queue {item.message}"
     else:

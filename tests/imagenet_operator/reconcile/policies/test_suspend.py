@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from imagenet_operator.manifests.labels import of_suspended_job
 from imagenet_operator.reconcile.policies import suspend
 from imagenet_operator.reconcile.types import Attempt, Observed, Patch, PreparationJob
 from support.attempt_members import seen
@@ -15,10 +16,19 @@ def test_suspension_reaches_jobs_that_may_still_run() -> None:
         PreparationJob("pack", "digits-pack", "uid-p"),
         PreparationJob("seal", "digits-seal", "uid-s", terminating=True),
     ]
-    assert suspend.patches(jobs, True) == (
-        Patch("Job", "digits-pack", "uid-p", {"spec": {"suspend": True}}),
-    )
+    change = {"metadata": {"labels": of_suspended_job()}, "spec": {"suspend": True}}
+    assert suspend.patches(jobs, True) == (Patch("Job", "digits-pack", "uid-p", change),)
     assert suspend.patches(jobs, False) == ()
+
+
+def test_only_what_the_operator_has_suspended_is_resumed_by_it() -> None:
+    own = PreparationJob("pack", "digits-pack", "uid-p", suspended=True, suspended_by_us=True)
+    held = PreparationJob("index", "digits-index", "uid-i", suspended=True)
+    (patch,) = suspend.patches([own, held], False)
+    assert (patch.name, patch.merge["spec"]) == ("digits-pack", {"suspend": False})
+    assert patch.merge["metadata"]["labels"] == dict.fromkeys(of_suspended_job())
+    assert suspend.patches([own, held], True) == ()
+    assert suspend.withdrawn([own, held]) == (held.reference,)
 
 
 def test_a_job_in_a_queue_is_kueues_to_suspend_and_is_withdrawn_instead() -> None:
