@@ -37,6 +37,9 @@ SOON: Final = timedelta(seconds=15)
 EVENTS_AFTER: Final = timedelta(seconds=30)
 """How long an object waits before its Events are read."""
 
+WORDS_AFTER: Final = timedelta(seconds=3)
+"""How long an object is in a queue before the queue is asked why: it has to look at it first."""
+
 OTHER: Final = "Other"
 """Stands for every reason that `CAUSES` lacks."""
 
@@ -295,10 +298,9 @@ def next_check(
         now: The time.
         interval: The time between two looks at Events or ages.
     """
+    after = {QUEUED: WORDS_AFTER, **dict.fromkeys((*_SILENT, INITIALIZING), EVENTS_AFTER)}
     begins = [
-        item.since + (EVENTS_AFTER if item.reason in _SILENT | {INITIALIZING} else SOON)
-        for item in objects
-        if item.since is not None
+        item.since + after.get(item.reason, SOON) for item in objects if item.since is not None
     ]
     return min(time if now < time else now + interval for time in begins) if begins else None
 
@@ -309,16 +311,13 @@ def names_missing(message: str) -> bool:
 
 
 def needs_events(objects: Iterable[WaitingObject], now: datetime) -> list[WaitingObject]:
-    """Return the objects that wait for so long that their Events are worth a request.
-
-    A queue knows at once why it holds an object.
-    """
+    """Return the objects that wait for so long that their Events are worth a request."""
     return [
         item
         for item in objects
         if item.reason in _SILENT | {QUEUED} or (item.claims and item.reason in _UNBOUND)
         if item.since is not None
-        if item.reason == QUEUED or now >= item.since + EVENTS_AFTER
+        if now >= item.since + (WORDS_AFTER if item.reason == QUEUED else EVENTS_AFTER)
     ]
 
 

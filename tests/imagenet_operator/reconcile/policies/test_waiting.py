@@ -462,7 +462,14 @@ def test_what_kueue_says_is_said_at_once(kind: str, words: str, message: str) ->
     held = stuck(QUEUED, "lq", kind=kind, node=None, seconds=0)
     event = ObjectEvent(QUEUED, words) if words else None
     assert found(held, event=event) == waiting.Wait(QUEUED, message)
-    assert waiting.needs_events([held], NOW) == [held]
+
+
+def test_kueue_is_asked_once_it_has_looked() -> None:
+    held = stuck(QUEUED, "lq", node=None, seconds=0)
+    asked = NOW + waiting.WORDS_AFTER
+    assert waiting.needs_events([held], NOW) == []
+    assert waiting.next_check([held], NOW, timedelta(seconds=30)) == asked
+    assert waiting.needs_events([held], asked) == [held]
 
 
 def test_another_amount_that_is_missing_is_not_worth_a_write() -> None:
