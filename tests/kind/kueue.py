@@ -10,7 +10,7 @@ import yaml
 
 from kind import controllers
 from kind.cluster import Cluster
-from kind.kubectl import SECONDS
+from kind.kubectl import SECONDS, Manifest
 
 NAMESPACE = "kueue-system"
 MANAGER = "kueue-controller-manager"
@@ -62,10 +62,19 @@ def manage_all(cluster: Cluster, manages: bool) -> None:
 
 
 def kill(cluster: Cluster) -> None:
-    """End Kueue's process with SIGKILL; its Deployment starts another one."""
+    """End Kueue's process with SIGKILL, and wait until another one is ready in its place."""
     kubectl = cluster.kubectl.within(NAMESPACE)
-    for pod in kubectl.all("pods"):
-        kubectl.delete("pods", pod["metadata"]["name"], grace_seconds=0)
+    killed = {pod["metadata"]["name"] for pod in kubectl.all("pods")}
+    for name in killed:
+        kubectl.delete("pods", name, grace_seconds=0)
+
+    def is_ready(pod: Manifest) -> bool:
+        conditions = pod.get("status", {}).get("conditions", ())
+        return pod["metadata"]["name"] not in killed and any(
+            (item["type"], item["status"]) == ("Ready", "True") for item in conditions
+        )
+
+    kubectl.wait_until("pods", lambda pods: any(map(is_ready, pods.values())))
 
 
 def scale(cluster: Cluster, replicas: int) -> None:

@@ -13,9 +13,11 @@ IMAGE_SUFFIXES = frozenset(
     (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".heic", ".heif")
 )
 # Entries of a file system that are not the user's data, besides those that begin with a dot.
-_SYSTEM = frozenset((
+_SYSTEM = (
     "lost+found", "__MACOSX", "$RECYCLE.BIN", "System Volume Information", "@eaDir", "#recycle",
-))  # fmt: skip
+)  # fmt: skip
+# A part that begins with a dot, and is not the dot alone, or is one of these.
+_HIDDEN = re.compile(rf"(?:^|/)(?:\.[^/]|(?:{'|'.join(map(re.escape, _SYSTEM))})(?:/|\Z))")
 # The suffixes of files that may be tables of labels.
 TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".mat")
 TRAINING, VALIDATION, TEST, UNLABELLED = "training", "validation", "test", "unlabelled"
@@ -46,9 +48,7 @@ def is_image(name: str) -> bool:
 
 def is_hidden(path: str) -> bool:
     """Whether a part of a path is a hidden name, or one of a system's own."""
-    return any(
-        (part.startswith(".") and part != ".") or part in _SYSTEM for part in path.split("/")
-    )
+    return _HIDDEN.search(path) is not None
 
 
 def join(*parts: str) -> str:

@@ -28,7 +28,7 @@ def require_decoder(name: str, where: str) -> None:
     Raises:
         InputError: pillow-heif is missing.
     """
-    if not name[-5:].lower().endswith(SUFFIXES):
+    if name[-5:].lower() not in SUFFIXES:
         return
     try:
         import pillow_heif  # noqa: F401

@@ -291,8 +291,11 @@ def _read_image(row: list[Any]) -> PlannedImage:
 
 
 def _line(image: PlannedImage) -> bytes:
-    # Without boxes, a line is what it was before there were any.
-    return json.dumps(image if image.boxes else image[:-1]).encode() + b"\n"
+    if image.boxes:
+        return json.dumps(image).encode() + b"\n"
+    # As JSON of all but the boxes; a general encoder takes three times as long.
+    key, label, offset, size, name, _ = image
+    return f"[{key}, {label}, {offset}, {size}, {json.dumps(name)}]\n".encode()
 
 
 def _images_file(shard: PlannedShard) -> str:

@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 _ROW = struct.Struct("<QQqII")
 _REPORT_EVERY = 1000
 _BLOCK = 1 << 18
+# A write lets other threads go on, and those that list archives take their time: so few writes.
+_BUFFER = 1 << 18
 # Of a name: four bytes an image.
 _HASH = 0xFFFFFFFF
 _TIMES = range(-(2**63), 2**63)
@@ -320,15 +322,19 @@ class _Spool:
     def __init__(self, folder: Path | None) -> None:
         self._folder = Path(tempfile.gettempdir()) if folder is None else folder
         with atomic_files.telling_where(self._folder):
-            self._file: IO[bytes] = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+            self._file: IO[bytes] = tempfile.TemporaryFile(  # noqa: SIM115
+                dir=self._folder, buffering=_BUFFER
+            )
         self.size = 0
 
     def add(self, image: Image) -> None:
         """Adds an image with the label beside it."""
-        name = image.name.encode("utf-8", "surrogateescape")
-        label = image.class_name.encode("utf-8", "surrogateescape")
-        time = min(max(image.mtime, _TIMES.start), _TIMES.stop - 1)
-        row = _ROW.pack(image.offset, image.size, time, len(name), len(label)) + name + label
+        class_name, path, offset, size, time = image
+        name = path.encode("utf-8", "surrogateescape")
+        label = class_name.encode("utf-8", "surrogateescape") if class_name else b""
+        if time not in _TIMES:
+            time = _TIMES.start if time < 0 else _TIMES.stop - 1
+        row = _ROW.pack(offset, size, time, len(name), len(label)) + name + label
         try:
             self._file.write(row)
         except OSError as error:
@@ -384,8 +390,9 @@ class _Split:
 
     def named(self, image: Image, class_name: str) -> Image:
         """An image with its class, by its name in the split."""
-        name = f"{self.naming.added}{image.name[self._start :]}"
-        return image._replace(class_name=class_name, name=name)
+        _, path, offset, size, time = image
+        name = f"{self.naming.added}{path[self._start :]}"
+        return Image(class_name, name, offset, size, time)
 
     def images(self) -> Iterator[Image]:
         """Yields the images in their order."""
