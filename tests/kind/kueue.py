@@ -10,7 +10,8 @@ import yaml
 
 from kind import controllers
 from kind.cluster import Cluster
-from kind.kubectl import SECONDS, Manifest
+from kind.kubectl import SECONDS, KubectlError, Manifest
+from support.processes import wait_until
 
 NAMESPACE = "kueue-system"
 MANAGER = "kueue-controller-manager"
@@ -75,6 +76,16 @@ def kill(cluster: Cluster) -> None:
         )
 
     kubectl.wait_until("pods", lambda pods: any(map(is_ready, pods.values())))
+
+    def answers() -> bool:
+        try:
+            kubectl.all("clusterqueues")
+        except KubectlError:
+            return False
+        return True
+
+    # It is ready before its webhooks answer, and no ClusterQueue is read without them.
+    wait_until(answers, "Kueue's webhooks answer")
 
 
 def scale(cluster: Cluster, replicas: int) -> None:

@@ -295,7 +295,7 @@ def test_the_manifests_of_the_page_are_valid(teams: Teams) -> None:
         if "namespace" in manifest["metadata"]:
             manifest["metadata"]["namespace"] = teams.story.name
     given = yaml.safe_dump_all(manifests)
-    created = teams.story.kubectl("create", "--dry-run=server", "-o=name", "-f=-", given=given)
+    created = teams.story.kubectl("apply", "--dry-run=server", "-o=name", "-f=-", given=given)
     assert len(created.splitlines()) == len(manifests) == 4
 
 

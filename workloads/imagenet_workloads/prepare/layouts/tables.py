@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import NamedTuple
@@ -85,8 +85,13 @@ def normal(heading: str) -> str:
     return re.sub(r"[^a-z0-9]", "", heading.lower())
 
 
-def layout_of(file: LabelFile, path: str) -> Layout:
+def layout_of(file: LabelFile, path: str, columns: Collection[str] = ()) -> Layout:
     """How a file is divided, by its first line.
+
+    Args:
+        file: the file.
+        path: of it in its source.
+        columns: what the user calls its columns; a line with all of them is a heading.
 
     Raises:
         InputError: it cannot be read.
@@ -101,6 +106,7 @@ def layout_of(file: LabelFile, path: str) -> Layout:
     known = {normal(cell) for cell in heading}
     is_heading = bool(known & IMAGE_HEADINGS or known & {h for g in _CLASS_HEADINGS for h in g})
     is_heading |= first.startswith("#")
+    is_heading |= bool(columns) and {cell.strip() for cell in heading}.issuperset(columns)
     return Layout(delimiter, tuple(heading) if is_heading else ())
 
 
@@ -314,7 +320,8 @@ class FoundTables:
         if self._chosen is not None:
             return self._chosen
         file = self._survey.require_file(choice.labels_table, "source.labels")
-        one = _candidate(choice.labels_table, file)
+        columns = [name for name in (choice.image_column, choice.label_column) if name]
+        one = _candidate(choice.labels_table, file, columns)
         self._candidates = [one]
         self._look_up()
         heading = one.layout.heading
@@ -529,8 +536,8 @@ def _is_of_class(path: str, class_roots: Sequence[str]) -> bool:
     )
 
 
-def _candidate(path: str, file: LabelFile) -> _Candidate:
-    layout = layout_of(file, path)
+def _candidate(path: str, file: LabelFile, columns: Collection[str] = ()) -> _Candidate:
+    layout = layout_of(file, path, columns)
     return _Candidate(path, file, layout, sample(file, layout))
 
 
