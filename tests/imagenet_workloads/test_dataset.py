@@ -191,6 +191,7 @@ def test_a_wrong_file_is_one_message_with_file_and_field(
         (b'{"version": 1', "is not valid JSON"),
         (b"[]", "must hold one JSON object, not a list"),
         (b"\xff\xfe", "is not UTF-8 text"),
+        (b'{"version": ' + b"[" * 100_000, "its values are nested too deeply"),
     ],
 )
 def test_a_file_that_is_no_json_object(tmp_path: Path, content: bytes, message: str) -> None:

@@ -77,18 +77,21 @@ def write_result(folder: Path, inputs: Inputs) -> None:
     ],
 )
 def test_the_class_of_a_picture_is_that_of_validation(
-    tmp_path: Path, reader: Reader, codec: str, enough: float
+    tmp_path: Path,
+    reader: Reader,
+    codec: str,
+    enough: float,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     count = same = same_by_onnx = small = same_without_packing = 0
     for edge, resize in CASES:
         folder = tmp_path / f"{edge}-{resize}"
-        inputs, shown = validation(
-            packed(folder, edge, resize, codec),
-            edge,
-            lambda options: choose(options, 0, 1, 1, tmp_path),
-        )
+        case = packed(folder, edge, resize, codec)
+        inputs, shown = validation(case, edge, lambda options: choose(options, 0, 1, 1, tmp_path))
         write_result(folder, inputs)
-        assert export.main([str(folder), "--format", "onnx"]) == 0
+        checked = ["--check", "--dataset", str(case.folder)]
+        assert export.main([str(folder), "--format", "onnx", *checked]) == 0
+        assert "validation images" in capsys.readouterr().out
         model = OnnxModel(folder / "model.onnx", (3, edge, edge))
         contents = {path: path.read_bytes() for path in shown}
         steps = json.loads((folder / "result.json").read_text())["inputs"]["steps"]

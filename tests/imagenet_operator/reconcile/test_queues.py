@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api import queue
+from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.time_status import seconds_of
+from imagenet_operator.manifests.labels import ATTEMPT
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from support.job_stories import (
     EVERYTHING,
@@ -217,3 +219,35 @@ def relabel(cluster: QueuedCluster, labels: dict[str, str]) -> None:
     cluster.suspend(True)
     play(cluster, lambda found: found.status.phase == "Suspended")
     cluster.suspend(False)
+
+
+class GatedCluster(QueuedCluster):
+    """No queue; another controller than Kueue holds the members, until `open`."""
+
+    def _add(self, manifest: Manifest) -> Manifest:
+        added = super()._add(manifest)
+        if added["kind"] == "Pod" and ATTEMPT in added["metadata"]["labels"]:
+            added["spec"]["schedulingGates"] = [{"name": "example.com/licence"}]
+            held = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+            added["status"] = {"phase": "Pending", "conditions": [held]}
+        return added
+
+    def open(self) -> None:
+        """Take the gates away."""
+        for pod in self.members():
+            pod["spec"]["schedulingGates"] = []
+
+
+def test_no_clock_runs_while_a_gate_of_another_controller_holds_a_member() -> None:
+    policy = {"scheduleTimeoutSeconds": 100}
+    settings = ReconcileSettings(manifests=EVERYTHING)
+    cluster = GatedCluster(ROOMY, settings, {}, schedulingPolicy=policy)
+    play(cluster, lambda found: bool(cluster.members()))
+    wait(cluster)
+    status, reason, _ = condition_of(cluster.status, "Running")
+    assert (status, reason) == ("False", "SchedulingGated")
+    assert "GangTimedOut" not in reasons(cluster)
+    cluster.open()
+    play(cluster, is_in_attempt(0))
+    cluster.settle()
+    assert ended_well(cluster)

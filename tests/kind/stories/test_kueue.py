@@ -16,7 +16,7 @@ import yaml
 from imagenet_operator.api import queue as names
 from kind import kueue
 from kind.cluster import Cluster
-from kind.stories.jobs import AT_CHECKPOINT, Manifest, from_archive, played, trained
+from kind.stories.jobs import AT_CHECKPOINT, CLAIM, Manifest, from_archive, played, trained
 from kind.stories.namespace import StoryNamespace
 from kind.stories.test_strategies import CASES, Case
 
@@ -216,7 +216,9 @@ def test_a_job_that_waits_leaves_nothing_when_it_is_deleted(teams: Teams) -> Non
     teams.stop(HOLD_AND_DRAIN)
     story.make_archive()
     teams.apply(trained("training"))
-    teams.apply(trained("preparation", dataset=from_archive()))
+    own = {"volume": {"size": "1Gi", "accessModes": ["ReadWriteOnce"]}}
+    kept = {"retentionPolicy": "Delete"}
+    teams.apply(trained("preparation", dataset={**from_archive(), **own}, run_policy=kept))
     teams.wait_until_queued("training", "waiting in queue red")
     teams.wait_until_queued("preparation", "Kueue holds the index Job", "inactive")
 
@@ -226,6 +228,7 @@ def test_a_job_that_waits_leaves_nothing_when_it_is_deleted(teams: Teams) -> Non
     for job in ("training", "preparation"):
         story.wait_for_no_children(job)
     story.kubectl.wait_until("workloads", lambda left: not left)
+    story.kubectl.wait_until("persistentvolumeclaims", lambda left: left.keys() == {CLAIM})
 
 
 def test_a_job_that_is_suspended_in_a_queue_waits_for_its_user(teams: Teams) -> None:
@@ -296,7 +299,7 @@ def test_the_manifests_of_the_page_are_valid(teams: Teams) -> None:
             manifest["metadata"]["namespace"] = teams.story.name
     given = yaml.safe_dump_all(manifests)
     created = teams.story.kubectl("apply", "--dry-run=server", "-o=name", "-f=-", given=given)
-    assert len(created.splitlines()) == len(manifests) == 4
+    assert len(created.splitlines()) == len(manifests) == 6
 
 
 def test_a_queue_that_does_not_exist_is_named(teams: Teams) -> None:

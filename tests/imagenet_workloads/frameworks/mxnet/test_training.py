@@ -76,6 +76,9 @@ def check_judged_by_plain_mxnet(found: dict[str, Any], attempt: Path, digits: Ti
     prefix = attempt / found["model"]["params"].rpartition("-")[0]
     records = sorted(digits.folder.glob("validation-*.rec"))
     inputs = found["inputs"]
+    *_, normalize, _ = inputs["steps"]
+    assert inputs["steps"][0]["step"] == "decode"
+    assert normalize["mean"] == inputs["mean"][: inputs["imageShape"][0]]
     judged = plain_mxnet.evaluate(
         prefix, 5, records, tuple(inputs["imageShape"]), tuple(inputs["mean"]), tuple(inputs["std"])
     )
