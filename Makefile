@@ -20,7 +20,7 @@ CONSTRAINTS := $(foreach name,operator workloads numpy export development build,
 	-c constraints/$(name).txt)
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
 # One process more than two cores, because some tests wait.
-PYTEST_OPTIONS ?= -n 3 --dist worksteal
+PYTEST_OPTIONS ?= -n 3 --dist worksteal --durations=20
 STRATEGY_ENVIRONMENTS := $(foreach name,horovod tensorflow pytorch,.venv-$(name)/.installed)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 

@@ -171,6 +171,21 @@ def test_the_next_fetch_stores_what_the_new_commit_has(
     assert "is another file: the source has changed" in capfd.readouterr().err
 
 
+def test_a_job_reads_the_commit_that_it_has_fetched(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, data = tmp_path / "cache", tmp_path / "data"
+    options = reading(hub, "--cache", str(cache))
+    monkeypatch.setenv("IMAGENET_JOB_UID", "first")
+    assert fetch.main(options) == 0
+    key = run_index(None, data, *options, "--shards", "1")["key"]
+    move_branch(hub, train=hugging_face(ROWS[5:8], NAMES))
+    monkeypatch.setenv("IMAGENET_JOB_UID", "second")
+    assert fetch.main(options) == 0
+    monkeypatch.setenv("IMAGENET_JOB_UID", "first")
+    assert pack.main(["--data", str(data), "--key", key, *options]) == 0
+
+
 def test_a_file_of_another_commit_than_the_list_is_said(
     hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
