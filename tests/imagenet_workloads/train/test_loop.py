@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.data import Batch, Data
-from imagenet_workloads.train.framework import Outputs
+from imagenet_workloads.train.framework import Outputs, outputs
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.inputs import plain_inputs
 from imagenet_workloads.train.loop import TrainingLoop
@@ -52,7 +53,7 @@ class Order(Learner):
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         self.asked.append("train")
         stop = self.asked.count("train") == self.batches_per_epoch
-        return Flags(stop=stop), Outputs(np.eye(2, dtype=np.float32), np.zeros(2, np.float32))
+        return Flags(stop=stop), outputs(np.eye(2, dtype=np.float32), np.zeros(2, np.float32))
 
 
 class Checkpointer:
@@ -115,13 +116,13 @@ class Late(Order):
 
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         self.asked.append("train")
-        probabilities = np.full((2, 2), np.nan, np.float32)
+        found = outputs(np.full((2, 2), np.nan, np.float32), np.zeros(2, np.float32))
 
         def wait() -> None:
             self.asked.append("wait")
-            probabilities[:] = 1, 0
+            found.right[:], found.ahead[:], found.alike[:] = 1, 0, 0
 
-        return Flags(), Outputs(probabilities, np.zeros(2, np.float32), wait)
+        return Flags(), replace(found, wait=wait)
 
 
 def test_a_device_has_the_next_step_to_compute_while_one_is_counted() -> None:

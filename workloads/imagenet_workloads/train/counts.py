@@ -101,34 +101,32 @@ class OutputCounts:
         if late is not None:
             if late.wait is not None:
                 late.wait()
-            self.so_far += count(late.probabilities, late.labels, self._top_k)
+            self.so_far += count(late, self._top_k)
         return self.so_far
 
 
-def count(probabilities: NDArray[np.float32], labels: NDArray[np.float32], top_k: int) -> Counts:
+def count(outputs: Outputs, top_k: int) -> Counts:
     """Count a batch.
 
     Ties are broken as mx.metric's Accuracy (the first) and TopKAccuracy (argpartition) break them,
     so that plain MXNet counts the same.
 
     Args:
-        probabilities: (images, classes).
-        labels: (images,), the right classes.
+        outputs: of the batch; their values are there.
         top_k: a further k to count; 0 is none.
 
     Raises:
         InputError: a label is no class.
     """
-    wanted = labels.astype(np.int64)
-    check_labels(wanted, probabilities.shape[1])
-    right = probabilities[np.arange(len(wanted)), wanted]
-    losses = -np.log(np.maximum(right.astype(np.float64), SMALLEST_PROBABILITY))
+    wanted = outputs.labels.astype(np.int64)
+    check_labels(wanted, outputs.classes)
+    losses = -np.log(np.maximum(outputs.right.astype(np.float64), SMALLEST_PROBABILITY))
     finite = np.isfinite(losses)
     return Counts(
         images=len(wanted),
-        top1=int((probabilities.argmax(axis=1) == wanted).sum()),
-        top5=_within(probabilities, wanted, 5),
-        top_k=_within(probabilities, wanted, top_k) if top_k else 0,
+        top1=_within(outputs, wanted, 1),
+        top5=_within(outputs, wanted, 5),
+        top_k=_within(outputs, wanted, top_k) if top_k else 0,
         loss_units=int(np.rint(losses[finite] / LOSS_UNIT).astype(np.int64).sum()),
         not_finite=int((~finite).sum()),
     )
@@ -152,13 +150,23 @@ def check_labels(labels: NDArray[np.int64], classes: int) -> None:
         )
 
 
-def _within(probabilities: NDArray[np.float32], wanted: NDArray[np.int64], k: int) -> int:
-    if k == 1:
-        return int((probabilities.argmax(axis=1) == wanted).sum())
-    if k >= probabilities.shape[1]:
+def _within(outputs: Outputs, wanted: NDArray[np.int64], k: int) -> int:
+    """Count the images whose right class is among the k most likely ones."""
+    if k > 1 and k >= outputs.classes:
         return len(wanted)
-    best = np.argpartition(probabilities, -k)[:, -k:]
-    return int((best == wanted[:, None]).sum())
+    is_number = ~np.isnan(outputs.right)
+    sure = is_number & (outputs.ahead + outputs.alike < k)
+    found = int(sure.sum())
+    # Of classes that are as likely, all cannot be among them: these images are rare.
+    unclear = ~is_number | ((outputs.ahead < k) & ~sure)
+    if unclear.any():
+        probabilities, wanted = outputs.some(unclear), wanted[unclear]
+        if k == 1:
+            found += int((probabilities.argmax(axis=1) == wanted).sum())
+        else:
+            best = np.argpartition(probabilities, -k)[:, -k:]
+            found += int((best == wanted[:, None]).sum())
+    return found
 
 
 def to_limbs(numbers: Sequence[int]) -> NDArray[np.float32]:

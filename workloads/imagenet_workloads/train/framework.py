@@ -24,15 +24,56 @@ from imagenet_workloads.train.schedule import Schedule
 class Outputs:
     """What the network says of a batch, without its padding.
 
+    A device finds out itself where the right classes stand: that is some numbers an image in place
+    of all probabilities.
+
     Attributes:
-        probabilities: (images, classes).
+        classes: of the network.
         labels: (images,), the right classes.
+        right: (images,), the probability of the right class.
+        ahead: (images,), how many classes are more likely, or have a probability that is no number.
+        alike: (images,), how many other classes are as likely.
+        some: returns the probabilities of the images that are chosen, (chosen, classes), by an
+            array of booleans, (images,).
         wait: returns when a device has written the arrays; None if they have their values.
     """
 
-    probabilities: NDArray[np.float32]
+    classes: int
     labels: NDArray[np.float32]
+    right: NDArray[np.float32]
+    ahead: NDArray[np.float32]
+    alike: NDArray[np.float32]
+    some: Callable[[NDArray[np.bool_]], NDArray[np.float32]]
     wait: Callable[[], None] | None = None
+
+    @property
+    def probabilities(self) -> NDArray[np.float32]:
+        """All probabilities, (images, classes)."""
+        if self.wait is not None:
+            self.wait()
+        return self.some(np.ones(len(self.labels), np.bool_))
+
+
+def outputs(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> Outputs:
+    """Return the outputs of a batch whose probabilities are in memory.
+
+    Args:
+        probabilities: (images, classes).
+        labels: (images,). What is no class counts as the nearest one here, and is named by who
+            counts.
+    """
+    classes = probabilities.shape[1]
+    wanted = np.clip(labels.astype(np.int64), 0, classes - 1)[:, None]
+    right = np.take_along_axis(probabilities, wanted, axis=1)
+    return Outputs(
+        classes,
+        labels,
+        right[:, 0],
+        # Not `probabilities > right`, which leaves NaN out.
+        (~(probabilities <= right)).sum(axis=1, dtype=np.float32),
+        (probabilities == right).sum(axis=1, dtype=np.float32) - 1,
+        lambda chosen: probabilities[chosen],
+    )
 
 
 @dataclass(frozen=True)

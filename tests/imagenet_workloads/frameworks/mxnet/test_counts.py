@@ -5,19 +5,25 @@ import numpy as np
 import pytest
 
 from imagenet_workloads.train.counts import count
+from imagenet_workloads.train.framework import outputs
 
 
-@pytest.mark.parametrize("ties", [False, True])
-def test_counts_are_mxnets(ties: bool) -> None:
+@pytest.mark.parametrize("kind", ["different", "some alike", "all alike", "no numbers"])
+def test_counts_are_mxnets(kind: str) -> None:
     random = np.random.default_rng(0)
     scores = random.random((500, 12)).astype(np.float32)
-    if ties:
+    if kind == "some alike":
         scores = np.round(scores * 2) / np.float32(2)
+    elif kind == "all alike":
+        scores[:] = 0.5
+    elif kind == "no numbers":
+        scores[scores < 0.2] = np.nan
+        scores[:9] = np.nan
     labels = random.integers(0, 12, 500).astype(np.float32)
     metrics = [mx.metric.Accuracy(), mx.metric.TopKAccuracy(5), mx.metric.TopKAccuracy(3)]
     for metric in metrics:
         metric.update([mx.nd.array(labels)], [mx.nd.array(scores)])
-    found = count(scores, labels, 3)
+    found = count(outputs(scores, labels), 3)
     assert found.images == 500
     assert [found.top1, found.top5, found.top_k] == [int(metric.sum_metric) for metric in metrics]
 
@@ -28,4 +34,4 @@ def test_loss_is_mxnets_cross_entropy() -> None:
     labels = random.integers(0, 10, 64).astype(np.float32)
     metric = mx.metric.CrossEntropy()
     metric.update([mx.nd.array(labels)], [mx.nd.array(scores)])
-    assert count(scores, labels, 0).loss == pytest.approx(metric.get()[1], abs=1e-5)
+    assert count(outputs(scores, labels), 0).loss == pytest.approx(metric.get()[1], abs=1e-5)

@@ -26,7 +26,7 @@ from imagenet_workloads.frameworks.pytorch.transfer import Transfer
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.counts import check_labels
 from imagenet_workloads.train.data import Batch
-from imagenet_workloads.train.framework import Outputs, UpdatePlan
+from imagenet_workloads.train.framework import Outputs, UpdatePlan, outputs
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.moving_statistics import (
@@ -215,10 +215,35 @@ def _of_channels(
 def _outputs(scores: torch.Tensor, batch: Batch) -> Outputs:
     """Return the outputs of a batch; a GPU copies them once it has computed them."""
     probabilities = functional.softmax(scores.detach().float(), dim=1)
-    labels = batch.label[: batch.images].float().numpy()
+    labels = batch.label[: batch.images].float()
     if not probabilities.is_cuda:
-        return Outputs(probabilities.numpy(), labels)
-    # Into page-locked memory, so that this thread can go on meanwhile.
-    copied = torch.empty(probabilities.shape, pin_memory=True)
-    copied.copy_(probabilities, non_blocking=True)
-    return Outputs(copied.numpy(), labels, torch.cuda.current_stream().record_event().synchronize)
+        return outputs(probabilities.numpy(), labels.numpy())
+    # From and into page-locked memory, so that this thread can go on meanwhile.
+    wanted = labels.pin_memory().to(probabilities.device, non_blocking=True).long()
+    found = standings(probabilities, wanted)
+    copied = torch.empty(found.shape, pin_memory=True)
+    copied.copy_(found, non_blocking=True)
+    right, ahead, alike = copied.numpy()
+    return Outputs(
+        probabilities.shape[1],
+        labels.numpy(),
+        right,
+        ahead,
+        alike,
+        lambda chosen: probabilities.cpu().numpy()[chosen],
+        torch.cuda.current_stream().record_event().synchronize,
+    )
+
+
+def standings(probabilities: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Return `right`, `ahead` and `alike` of `Outputs`, (3, images), on the device.
+
+    Args:
+        probabilities: (images, classes).
+        wanted: (images,), the right classes.
+    """
+    right = probabilities.gather(1, wanted.clamp(0, probabilities.shape[1] - 1)[:, None])
+    # Not `probabilities > right`, which leaves NaN out.
+    ahead = (~(probabilities <= right)).sum(1, dtype=torch.float32)
+    alike = (probabilities == right).sum(1, dtype=torch.float32) - 1
+    return torch.stack([right[:, 0], ahead, alike])
