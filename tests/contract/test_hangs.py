@@ -25,7 +25,7 @@ from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.data import Batch, Data
-from imagenet_workloads.train.framework import Outputs, UpdatePlan, outputs
+from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options.command_line import parse
@@ -119,7 +119,7 @@ class StandIn:
         return flags, self.predict(batch)
 
     def predict(self, batch: Batch) -> Outputs:
-        return outputs(np.full((2, 2), 0.5, np.float32), LABELS)
+        return Outputs.of(np.full((2, 2), 0.5, np.float32), LABELS)
 
     def gradients_ready(self) -> None:
         """There are no others."""

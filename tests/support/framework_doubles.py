@@ -8,7 +8,7 @@ import numpy as np
 
 from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.train.data import Batch
-from imagenet_workloads.train.framework import Outputs, outputs
+from imagenet_workloads.train.framework import Outputs
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.receipts import State
 
@@ -50,7 +50,7 @@ class Learner:
     def predict(self, batch: Batch) -> Outputs:
         labels = np.asarray(batch.label, np.float32)[: batch.images]
         probabilities = np.tile(np.eye(2, dtype=np.float32)[0], (batch.images, 1))
-        return outputs(probabilities, labels)
+        return Outputs.of(probabilities, labels)
 
     def average_statistics(self) -> None:
         pass

@@ -6,7 +6,7 @@ import torch
 
 from imagenet_workloads.frameworks.pytorch.learner import standings
 from imagenet_workloads.train.counts import count
-from imagenet_workloads.train.framework import Outputs, outputs
+from imagenet_workloads.train.framework import Outputs
 
 IMAGES, CLASSES = 256, 1000
 
@@ -26,5 +26,5 @@ def test_a_device_counts_as_the_cpu(kind: str) -> None:
     found = standings(torch.from_numpy(probabilities), torch.from_numpy(labels).long())
     right, ahead, alike = found.numpy()
     seen = Outputs(CLASSES, labels, right, ahead, alike, lambda chosen: probabilities[chosen])
-    assert count(seen, 3) == count(outputs(probabilities, labels), 3)
+    assert count(seen, 3) == count(Outputs.of(probabilities, labels), 3)
     assert found.dtype == torch.float32

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.counts import LIMB_BITS, LIMBS, Counts, count, from_limbs, to_limbs
-from imagenet_workloads.train.framework import outputs
+from imagenet_workloads.train.framework import Outputs
 
 WHOLE = st.integers(0, (1 << (LIMB_BITS * LIMBS)) - 1)
 
@@ -42,8 +42,8 @@ def test_limbs_refuse_what_they_cannot_hold(number: int) -> None:
 
 
 def test_a_loss_that_is_no_number_stays_one_in_sums() -> None:
-    good = count(outputs(np.full((2, 4), 0.25, np.float32), np.zeros(2, np.float32)), 0)
-    bad = count(outputs(np.full((1, 4), np.nan, np.float32), np.zeros(1, np.float32)), 0)
+    good = count(Outputs.of(np.full((2, 4), 0.25, np.float32), np.zeros(2, np.float32)), 0)
+    bad = count(Outputs.of(np.full((1, 4), np.nan, np.float32), np.zeros(1, np.float32)), 0)
     assert good.loss == pytest.approx(math.log(4), abs=1e-5)
     assert math.isnan((good + bad).loss)
     assert (good + bad).images == 3
@@ -52,11 +52,11 @@ def test_a_loss_that_is_no_number_stays_one_in_sums() -> None:
 
 
 def test_fewer_than_five_classes_are_always_within_five() -> None:
-    found = count(outputs(np.full((3, 4), 0.25, np.float32), np.array([3, 3, 0], np.float32)), 1)
+    found = count(Outputs.of(np.full((3, 4), 0.25, np.float32), np.array([3, 3, 0], np.float32)), 1)
     assert (found.top1, found.top5, found.top_k) == (1, 3, 1)
 
 
 @pytest.mark.parametrize("label", [-1, 4, 1000])
 def test_a_label_that_is_no_class_is_named(label: int) -> None:
     with pytest.raises(InputError, match="the network has 4 classes"):
-        count(outputs(np.full((1, 4), 0.25, np.float32), np.array([label], np.float32)), 0)
+        count(Outputs.of(np.full((1, 4), 0.25, np.float32), np.array([label], np.float32)), 0)

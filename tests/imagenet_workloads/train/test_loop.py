@@ -15,7 +15,7 @@ from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.data import Batch, Data
-from imagenet_workloads.train.framework import Outputs, outputs
+from imagenet_workloads.train.framework import Outputs
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.inputs import plain_inputs
 from imagenet_workloads.train.loop import TrainingLoop
@@ -53,7 +53,7 @@ class Order(Learner):
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         self.asked.append("train")
         stop = self.asked.count("train") == self.batches_per_epoch
-        return Flags(stop=stop), outputs(np.eye(2, dtype=np.float32), np.zeros(2, np.float32))
+        return Flags(stop=stop), Outputs.of(np.eye(2, dtype=np.float32), np.zeros(2, np.float32))
 
 
 class Checkpointer:
@@ -116,7 +116,7 @@ class Late(Order):
 
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         self.asked.append("train")
-        found = outputs(np.full((2, 2), np.nan, np.float32), np.zeros(2, np.float32))
+        found = Outputs.of(np.full((2, 2), np.nan, np.float32), np.zeros(2, np.float32))
 
         def wait() -> None:
             self.asked.append("wait")

@@ -7,7 +7,7 @@ implements them. Imports no framework.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,27 +53,27 @@ class Outputs:
             self.wait()
         return self.some(np.ones(len(self.labels), np.bool_))
 
+    @classmethod
+    def of(cls, probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
+        """Return the outputs of a batch whose probabilities are in memory.
 
-def outputs(probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> Outputs:
-    """Return the outputs of a batch whose probabilities are in memory.
-
-    Args:
-        probabilities: (images, classes).
-        labels: (images,). What is no class counts as the nearest one here, and is named by who
-            counts.
-    """
-    classes = probabilities.shape[1]
-    wanted = np.clip(labels.astype(np.int64), 0, classes - 1)[:, None]
-    right = np.take_along_axis(probabilities, wanted, axis=1)
-    return Outputs(
-        classes,
-        labels,
-        right[:, 0],
-        # Not `probabilities > right`, which leaves NaN out.
-        (~(probabilities <= right)).sum(axis=1, dtype=np.float32),
-        (probabilities == right).sum(axis=1, dtype=np.float32) - 1,
-        lambda chosen: probabilities[chosen],
-    )
+        Args:
+            probabilities: (images, classes).
+            labels: (images,). What is no class counts as the nearest one here, and is named by who
+                counts.
+        """
+        classes = probabilities.shape[1]
+        wanted = np.clip(labels.astype(np.int64), 0, classes - 1)[:, None]
+        right = np.take_along_axis(probabilities, wanted, axis=1)
+        return cls(
+            classes,
+            labels,
+            right[:, 0],
+            # Not `probabilities > right`, which leaves NaN out.
+            (~(probabilities <= right)).sum(axis=1, dtype=np.float32),
+            (probabilities == right).sum(axis=1, dtype=np.float32) - 1,
+            lambda chosen: probabilities[chosen],
+        )
 
 
 @dataclass(frozen=True)

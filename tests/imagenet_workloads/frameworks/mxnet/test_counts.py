@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from imagenet_workloads.train.counts import count
-from imagenet_workloads.train.framework import outputs
+from imagenet_workloads.train.framework import Outputs
 
 
 @pytest.mark.parametrize("kind", ["different", "some alike", "all alike", "no numbers"])
@@ -23,7 +23,7 @@ def test_counts_are_mxnets(kind: str) -> None:
     metrics = [mx.metric.Accuracy(), mx.metric.TopKAccuracy(5), mx.metric.TopKAccuracy(3)]
     for metric in metrics:
         metric.update([mx.nd.array(labels)], [mx.nd.array(scores)])
-    found = count(outputs(scores, labels), 3)
+    found = count(Outputs.of(scores, labels), 3)
     assert found.images == 500
     assert [found.top1, found.top5, found.top_k] == [int(metric.sum_metric) for metric in metrics]
 
@@ -34,4 +34,4 @@ def test_loss_is_mxnets_cross_entropy() -> None:
     labels = random.integers(0, 10, 64).astype(np.float32)
     metric = mx.metric.CrossEntropy()
     metric.update([mx.nd.array(labels)], [mx.nd.array(scores)])
-    assert count(outputs(scores, labels), 0).loss == pytest.approx(metric.get()[1], abs=1e-5)
+    assert count(Outputs.of(scores, labels), 0).loss == pytest.approx(metric.get()[1], abs=1e-5)

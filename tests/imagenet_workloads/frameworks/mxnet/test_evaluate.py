@@ -13,7 +13,7 @@ from imagenet_workloads.frameworks.mxnet.strategies.single import Single
 from imagenet_workloads.train.counts import Counts, count
 from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.evaluate import evaluate
-from imagenet_workloads.train.framework import outputs
+from imagenet_workloads.train.framework import Outputs
 from imagenet_workloads.train.networks import NetworkRequest
 
 SHAPE = (1, 4, 4)
@@ -51,7 +51,7 @@ def by_hand(made: Replicas, data: Drawn) -> Counts:
     whole = Replicas(made.symbol, [mx.cpu()], 10, SHAPE)
     whole.load(made.parameters())
     whole.forward(mx.nd.array(data.pixels[:10]))
-    return count(outputs(whole.probabilities(), data.labels[:10]), 2)
+    return count(Outputs.of(whole.probabilities(), data.labels[:10]), 2)
 
 
 @pytest.mark.parametrize("strategy", [Single("local", None), Apart("local", None)])

@@ -22,7 +22,7 @@ from imagenet_workloads.frameworks.mxnet.strategies import Strategy, join
 from imagenet_workloads.rendezvous import Rendezvous
 from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.train.data import Batch, Data
-from imagenet_workloads.train.framework import Outputs, UpdatePlan, outputs
+from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics
 from imagenet_workloads.train.networks import NetworkRequest
@@ -227,7 +227,7 @@ class MXNetLearner:
 
     def _outputs(self, batch: Batch) -> Outputs:
         labels = batch.label.asnumpy()[: batch.images]
-        return outputs(self._replicas.probabilities()[: batch.images], labels)
+        return Outputs.of(self._replicas.probabilities()[: batch.images], labels)
 
 
 def _replicas(options: Options, data: Data, accumulation_steps: int) -> Replicas:

@@ -26,7 +26,7 @@ from imagenet_workloads.frameworks.pytorch.transfer import Transfer
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.counts import check_labels
 from imagenet_workloads.train.data import Batch
-from imagenet_workloads.train.framework import Outputs, UpdatePlan, outputs
+from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.moving_statistics import (
@@ -217,7 +217,7 @@ def _outputs(scores: torch.Tensor, batch: Batch) -> Outputs:
     probabilities = functional.softmax(scores.detach().float(), dim=1)
     labels = batch.label[: batch.images].float()
     if not probabilities.is_cuda:
-        return outputs(probabilities.numpy(), labels.numpy())
+        return Outputs.of(probabilities.numpy(), labels.numpy())
     # From and into page-locked memory, so that this thread can go on meanwhile.
     wanted = labels.pin_memory().to(probabilities.device, non_blocking=True).long()
     found = standings(probabilities, wanted)

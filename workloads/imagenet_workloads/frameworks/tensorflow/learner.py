@@ -23,7 +23,7 @@ from imagenet_workloads.frameworks.tensorflow.weights import Named, local, named
 from imagenet_workloads.reading.batches import PADDING
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.data import Batch
-from imagenet_workloads.train.framework import Outputs, UpdatePlan, outputs
+from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.moving_statistics import (
     DeviceStatistics,
@@ -200,7 +200,7 @@ class TensorFlowLearner:
     def _outputs(self, batch: Batch, probabilities: Any) -> Outputs:
         whole = np.concatenate([part.numpy() for part in self._local(probabilities)])
         labels = batch.label.numpy()[: batch.images].astype(np.float32)
-        return outputs(whole[: batch.images], labels)
+        return Outputs.of(whole[: batch.images], labels)
 
     def _local(self, values: Any) -> Any:
         return self._strategy.distribution.experimental_local_results(values)
