@@ -104,6 +104,15 @@ def test_a_query_uses_labels_that_its_series_have(query: str) -> None:
     assert asked <= known
 
 
+def test_a_wait_with_an_alert_of_its_own_is_none_of_a_job_that_does_not_start() -> None:
+    asked = {name: rule["expr"] for name, rule in RULES.items() if "job_waiting{" in rule["expr"]}
+    (left_out,) = re.findall(r'reason!~"([^"]+)"', asked.pop("ImageNetJobDoesNotStart"))
+    reasons = {
+        reason for query in asked.values() for reason in re.findall(r'reason="([^"]+)"', query)
+    }
+    assert reasons == set(left_out.split("|")) == {"Queued", "WaitingForJob"}
+
+
 def test_only_the_watches_of_a_leader_are_an_alert() -> None:
     (asked,) = [query for query in QUERIES.values() if "imagenet_operator_watch_up" in query]
     assert "imagenet_operator_watch_up and on (instance) imagenet_operator_leader == 1" in asked

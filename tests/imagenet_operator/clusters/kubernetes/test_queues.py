@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api import queue
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import kinds, metrics
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous
 from support.operator_harness import Harness, claim, cluster_of_one, job, with_images
@@ -52,6 +52,10 @@ async def test_the_condition_has_the_words_of_the_workload() -> None:
             await harness.let_pass(40)
         found = harness.condition("Running")
         assert (found["reason"], found["message"]) == ("Queued", f"waiting in queue lq: {INACTIVE}")
+        harness.operator.measure()
+        samples = next(iter(metrics.WAITING.collect())).samples
+        waits = {(item.labels["imagenet_job"], item.labels["reason"]) for item in samples}
+        assert ("digits", "Queued") in waits
 
 
 @asynchronous
