@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.scaling import pods
 
+from imagenet_operator.reconcile.policies.backoff import NEW_STEPS_SECONDS
 from kind import controllers
 from kind.airgap.parts import read_versions
 from kind.cluster import Cluster
@@ -22,9 +23,6 @@ from support import chart
 
 MEMBERS = 3
 """Two workers of `horovod` and its rendezvous; as many pods has a JobSet."""
-
-PROGRESS_SECONDS = 33
-"""Of steps: after 30 s an attempt has progressed, and the next one starts without a delay."""
 
 EPOCHS = 1000
 """More than a job trains until it is deleted."""
@@ -79,7 +77,8 @@ def _of_job(story: StoryNamespace, name: str) -> float:
 
 def _has_progressed(status: Mapping[str, Any]) -> bool:
     phases = status.get("time", {}).get("phases", {})
-    return float(phases.get("stepping", 0)) > PROGRESS_SECONDS
+    # Then the next attempt starts without a delay.
+    return float(phases.get("stepping", 0)) > NEW_STEPS_SECONDS
 
 
 def _of_jobset(story: StoryNamespace, name: str) -> float:

@@ -10,7 +10,7 @@ import yaml
 
 from kind import controllers
 from kind.cluster import Cluster
-from kind.kubectl import SECONDS, KubectlError, Manifest
+from kind.kubectl import SECONDS, Kubectl, KubectlError, Manifest
 from support.processes import wait_until
 
 NAMESPACE = "kueue-system"
@@ -63,7 +63,7 @@ def manage_all(cluster: Cluster, manages: bool) -> None:
 
 
 def kill(cluster: Cluster) -> None:
-    """End Kueue's process with SIGKILL, and wait until another one is ready in its place."""
+    """Delete Kueue's pod without a grace period, and wait until another one is in its place."""
     kubectl = cluster.kubectl.within(NAMESPACE)
     killed = {pod["metadata"]["name"] for pod in kubectl.all("pods")}
     for name in killed:
@@ -76,16 +76,7 @@ def kill(cluster: Cluster) -> None:
         )
 
     kubectl.wait_until("pods", lambda pods: any(map(is_ready, pods.values())))
-
-    def answers() -> bool:
-        try:
-            kubectl.all("clusterqueues")
-        except KubectlError:
-            return False
-        return True
-
-    # It is ready before its webhooks answer, and no ClusterQueue is read without them.
-    wait_until(answers, "Kueue's webhooks answer")
+    _wait_for_webhooks(kubectl)
 
 
 def scale(cluster: Cluster, replicas: int) -> None:
@@ -94,5 +85,19 @@ def scale(cluster: Cluster, replicas: int) -> None:
     kubectl("scale", "deployment", MANAGER, f"--replicas={replicas}")
     if replicas:
         kubectl("rollout", "status", f"deployment/{MANAGER}", f"--timeout={SECONDS:.0f}s")
+        _wait_for_webhooks(kubectl)
     else:
         kubectl.wait_until("pods", lambda pods: not pods)
+
+
+def _wait_for_webhooks(kubectl: Kubectl) -> None:
+    """Wait until webhooks answer; Kueue is ready before, and no ClusterQueue is read without."""
+
+    def answers() -> bool:
+        try:
+            kubectl.all("clusterqueues")
+        except KubectlError:
+            return False
+        return True
+
+    wait_until(answers, "Kueue's webhooks answer")

@@ -41,7 +41,8 @@ def of_field(field: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{field}: {error}") from error
+        error.args = (f"{field}: {error}",)
+        raise
 
 
 class StorageError(WorkloadError):

@@ -23,7 +23,7 @@ RESULT = "training.imagenet.dev/result"
 """Whether a pod's program leaves its result in its termination message."""
 RESULT_EXPECTED = "Expected"
 SUSPENDED = "training.imagenet.dev/suspended"
-"""Whether the operator has suspended a Job, and not another controller."""
+"""Of a Job that the operator has suspended, and not another controller."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 APPLICATION = "app.kubernetes.io/name"
 

@@ -95,6 +95,11 @@ class ReconcileContext:
         return self.is_prepared and not self.verifies
 
     @property
+    def was_suspended(self) -> bool:
+        """Whether the job was suspended, as its recorded status says."""
+        return conditions.holds(self.job.status.conditions, "Suspended")
+
+    @property
     def unsupported(self) -> tuple[Problem, ...]:
         """Fields of the spec that this version does not accept: nothing may be built from it."""
         return self.observed.unsupported

@@ -284,7 +284,7 @@ def _preparation_job(
             (_termination_message(pod) for pod in pods if _phase(pod) is Phase.SUCCEEDED), None
         ),
         suspended=bool(spec.get("suspend")),
-        suspended_by_us=labels.SUSPENDED in _labels(item),
+        suspended_by_others=waiting_objects.is_suspended_by_others(item),
         queued=queue.NAME in _labels(item),
         terminating=_is_leaving(item),
         stranded=bool(stranded),

@@ -85,9 +85,9 @@ def prepare(context: ReconcileContext) -> None:
     is_stopped = suspended or (is_held and not any(job.active for job in jobs))
     context.update(preparation=(clock.stop if is_stopped else clock.run)(former, context.now))
     if suspended or not context.unsupported:
-        context.patch(suspend.patches(jobs, suspended))
+        context.patch(suspend.patches(jobs, suspended, was_suspended=context.was_suspended))
     if suspended:
-        context.delete(suspend.withdrawn(jobs))
+        context.delete(suspend.withdrawn(jobs, was_suspended=context.was_suspended))
     if context.unsupported or _have_claims(context):
         _run_next_step(context)
     if not context.holds("DatasetReady") and not context.holds("Failed"):

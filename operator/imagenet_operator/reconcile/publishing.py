@@ -41,9 +41,9 @@ def publish(context: ReconcileContext) -> None:
     elif context.unsupported or context.create_or_wait(CONDITION, missing_protection(context)):
         _explain(context)
     if job is not None and not context.unsupported:
-        context.patch(suspend.patches([job], suspended))
+        context.patch(suspend.patches([job], suspended, was_suspended=context.was_suspended))
         if suspended:
-            context.delete(suspend.withdrawn([job]))
+            context.delete(suspend.withdrawn([job], was_suspended=context.was_suspended))
 
 
 def is_under_way(job: ImageNetJob, observed: Observed) -> bool:

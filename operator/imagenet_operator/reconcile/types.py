@@ -310,7 +310,7 @@ class PreparationJob:
         failure: Why the Job's condition Failed is true, for people; None if it is not.
         message: The termination message of a pod that succeeded; None if no such pod is left.
         suspended: ``spec.suspend`` as written.
-        suspended_by_us: The operator has suspended it. Without, another controller holds it.
+        suspended_by_others: Another controller, such as Kueue, has suspended it.
         queued: It has a queue of Kueue, which alone suspends it and lets it go on.
         terminating: It has a deletionTimestamp.
         stranded: It waits for a pod that is terminating on a node that cannot be reached. A Job
@@ -330,7 +330,7 @@ class PreparationJob:
     failure: str | None = None
     message: str | None = None
     suspended: bool = False
-    suspended_by_us: bool = False
+    suspended_by_others: bool = False
     queued: bool = False
     terminating: bool = False
     stranded: bool = False
@@ -339,8 +339,7 @@ class PreparationJob:
     @property
     def held_by_others(self) -> bool:
         """Whether another controller, such as Kueue, holds it back."""
-        is_held = self.suspended and not self.suspended_by_us
-        return is_held and not self.has_ended and not self.terminating
+        return self.suspended_by_others and not self.has_ended and not self.terminating
 
     @property
     def has_ended(self) -> bool:

@@ -123,13 +123,21 @@ def find(
     return tuple(sorted(remaining, key=lambda item: item.name))
 
 
+def is_suspended_by_others(job: Manifest) -> bool:
+    """Whether another controller has suspended a Job: Kueue does so with each one in a queue."""
+    found = _labels(job)
+    is_ours = labels.SUSPENDED in found and queue.NAME not in found
+    return bool(job["spec"].get("suspend")) and not is_ours
+
+
 def _of_job(job: Manifest, pods: Sequence[Manifest]) -> list[WaitingObject]:
     """Return the waiting pods of a Job, or the Job if it has no pod."""
     if _has_finished(job) or "deletionTimestamp" in job["metadata"]:
         return []
-    if not pods and job["spec"].get("suspend") and labels.SUSPENDED not in _labels(job):
-        since = time_of(job["metadata"].get("creationTimestamp"))
-        return [_object(job, None, QUEUED, _labels(job).get(queue.NAME, ""), since)]
+    if not pods and is_suspended_by_others(job):
+        held = next((item for item in _conditions(job) if item["type"] == "Suspended"), {})
+        since = held.get("lastTransitionTime") or job["metadata"].get("creationTimestamp")
+        return [_object(job, None, QUEUED, _labels(job).get(queue.NAME, ""), time_of(since))]
     if not pods and not job["spec"].get("suspend"):
         return [
             _object(job, None, NO_PODS, since=time_of(job["metadata"].get("creationTimestamp")))
@@ -186,8 +194,11 @@ def _why_pending(pod: Manifest) -> tuple[str, str]:
 
 def _scheduled(pod: Manifest) -> Manifest:
     """Return the condition PodScheduled of a pod; empty if it has none."""
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return next((item for item in conditions if item["type"] == "PodScheduled"), {})
+    return next((item for item in _conditions(pod) if item["type"] == "PodScheduled"), {})
+
+
+def _conditions(item: Manifest) -> Sequence[Manifest]:
+    return item.get("status", {}).get("conditions") or ()
 
 
 def _running_init_container(pod: Manifest) -> str | None:

@@ -185,8 +185,8 @@ def test_what_names_no_queue_waits_where_kueue_manages_all_until_it_has_a_label(
     assert condition_of(cluster.status, "DatasetReady") == (
         "False",
         "Queued",
-        "another controller, such as Kueue, holds the index Job, which names no queue; label the "
-        "ImageNetJob with kueue.x-k8s.io/queue-name, then suspend and resume it",
+        "another controller, such as Kueue, holds the index Job, which names no queue; suspend the "
+        "ImageNetJob and resume it, for Kueue with the label kueue.x-k8s.io/queue-name",
     )
     assert cluster.reconcile().patch == (), "Kueue would suspend it again, without an end"
     relabel(cluster, QUEUE)
@@ -204,8 +204,8 @@ def test_an_attempt_that_names_no_queue_waits_where_kueue_manages_all() -> None:
     assert condition_of(cluster.status, "Running") == (
         "False",
         "Queued",
-        "Kueue holds the attempt, which names no queue; label the ImageNetJob with "
-        "kueue.x-k8s.io/queue-name, then suspend and resume it",
+        "Kueue holds the attempt, which names no queue; suspend the ImageNetJob and resume it, for "
+        "Kueue with the label kueue.x-k8s.io/queue-name",
     )
     relabel(cluster, QUEUE)
     admitted_until(cluster, is_in_attempt(1))

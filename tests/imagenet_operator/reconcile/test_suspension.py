@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from imagenet_operator.manifests.labels import SUSPENDED
 from support.job_stories import (
     ROOMY,
     condition_of,
@@ -78,6 +79,19 @@ def test_suspending_the_preparation_suspends_its_jobs() -> None:
     cluster.reconcile()
     assert job["spec"]["suspend"] is False
     cluster.settle()
+    assert ended_well(cluster)
+
+
+def test_what_an_earlier_release_has_suspended_goes_on_with_its_job() -> None:
+    cluster = play(make(), lambda found: "digits-pack" in names(found, "Job"))
+    job = cluster.objects["Job", "digits-pack"]
+    cluster.suspend(True)
+    play(cluster, lambda found: found.status.phase == "Suspended")
+    # It had no label for that.
+    del job["metadata"]["labels"][SUSPENDED]
+    cluster.suspend(False)
+    cluster.settle()
+    assert cluster.objects["Job", "digits-pack"] is job
     assert ended_well(cluster)
 
 

@@ -83,9 +83,9 @@ def test_a_missing_path_is_named_with_its_option_and_field(
 @pytest.mark.parametrize(
     ("option", "field"),
     [
-        ("--class-words", "classWords"),
-        ("--bounding-boxes", "boundingBoxes"),
-        ("--expected-class-names", "expectedClassNames"),
+        ("--class-words", "source.classWords"),
+        ("--bounding-boxes", "source.boundingBoxes"),
+        ("--expected-class-names", "source.expectedClassNames"),
     ],
 )
 def test_a_missing_file_beside_the_images_is_named_with_its_field(

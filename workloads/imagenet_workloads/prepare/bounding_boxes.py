@@ -107,7 +107,7 @@ class BoundingBoxes:
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._boxes = self._damaged = 0
         for archive in archives:
-            with of_field("boundingBoxes"), closing(_opened(archive(), scratch)) as blob:
+            with of_field("source.boundingBoxes"), closing(_opened(archive(), scratch)) as blob:
                 where.append(blob.where)
                 for name, content in _annotations_in(blob):
                     self._add(blob.where, name, content)

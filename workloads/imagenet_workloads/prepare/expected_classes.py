@@ -44,7 +44,7 @@ class ExpectedClasses:
                 "(expectedClasses), or look at the source"
             )
         if self.names is not None:
-            with of_field("expectedClassNames"):
+            with of_field("source.expectedClassNames"):
                 _check_names(self.names, images, dropped)
 
 

@@ -8,6 +8,7 @@ plan. Only the last step is visible to other programs.
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -425,7 +426,7 @@ def _fingerprint(part: Part) -> str:
 
 def _words(request: IndexRequest, classes: Classes) -> dict[str, str]:
     is_own = request.class_words is request.source.own_words
-    with of_field("classWords"):
+    with nullcontext() if is_own else of_field("source.classWords"):
         words = class_words.read(request.class_words, classes.names, may_lack_all=is_own)
     return class_words.merged(words, request.words_of_classes, classes.names)
 

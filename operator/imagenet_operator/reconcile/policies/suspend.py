@@ -22,11 +22,18 @@ END = End("Suspended", "the job is suspended", Charge.SUSPENSION)
 """The end of an attempt of a suspended job."""
 
 
-def patches(jobs: Iterable[PreparationJob], suspended: bool) -> tuple[Patch, ...]:
+def patches(
+    jobs: Iterable[PreparationJob], suspended: bool, *, was_suspended: bool
+) -> tuple[Patch, ...]:
     """Return the patches that suspend or resume the Jobs that have not finished.
 
     What another controller has suspended is that one's to resume. Kueue, for one, suspends again
-    what others resume.
+    what others resume. But an operator of an earlier release leaves no label on what it suspends.
+
+    Args:
+        jobs: Of the preparation.
+        suspended: Whether the job is suspended now.
+        was_suspended: Whether it was, as its recorded status says.
     """
     label = {name: value if suspended else None for name, value in of_suspended_job().items()}
     change = {"metadata": {"labels": label}, "spec": {"suspend": suspended}}
@@ -34,11 +41,11 @@ def patches(jobs: Iterable[PreparationJob], suspended: bool) -> tuple[Patch, ...
         Patch("Job", job.name, job.uid, change)
         for job in jobs
         if not job.finished and not job.terminating and job.suspended != suspended
-        if not job.queued and not job.held_by_others
+        if not job.queued and (was_suspended or not job.held_by_others)
     )
 
 
-def withdrawn(jobs: Iterable[PreparationJob]) -> tuple[Reference, ...]:
+def withdrawn(jobs: Iterable[PreparationJob], *, was_suspended: bool) -> tuple[Reference, ...]:
     """Return the Jobs of a suspended job that have to be deleted, and are created again later.
 
     Kueue would let a Job go on for which it has quota, whoever suspended it. One that it holds
@@ -47,7 +54,8 @@ def withdrawn(jobs: Iterable[PreparationJob]) -> tuple[Reference, ...]:
     return tuple(
         job.reference
         for job in jobs
-        if (job.queued or job.held_by_others) and not job.finished and not job.terminating
+        if job.queued or (job.held_by_others and not was_suspended)
+        if not job.finished and not job.terminating
     )
 
 

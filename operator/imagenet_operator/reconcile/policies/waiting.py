@@ -318,6 +318,8 @@ def needs_events(objects: Iterable[WaitingObject], now: datetime) -> list[Waitin
         if item.reason in _SILENT | {QUEUED} or (item.claims and item.reason in _UNBOUND)
         if item.since is not None
         if now >= item.since + (WORDS_AFTER if item.reason == QUEUED else EVENTS_AFTER)
+        # Without a queue, Kueue says nothing more.
+        if item.reason != QUEUED or item.message
     ]
 
 
@@ -384,8 +386,8 @@ def _in_queue(example: _Blocked, former: str) -> str:
         if item.kind == "Job":
             what = f"another controller, such as Kueue, holds the {item.role} Job"
         words = (
-            f"{what}, which names no queue; label the ImageNetJob with {queue.NAME}, then suspend "
-            "and resume it"
+            f"{what}, which names no queue; suspend the ImageNetJob and resume it, for Kueue with "
+            f"the label {queue.NAME}"
         )
     elif item.kind == "Job":
         words = f"Kueue holds the {item.role} Job"

@@ -17,25 +17,36 @@ def test_suspension_reaches_jobs_that_may_still_run() -> None:
         PreparationJob("seal", "digits-seal", "uid-s", terminating=True),
     ]
     change = {"metadata": {"labels": of_suspended_job()}, "spec": {"suspend": True}}
-    assert suspend.patches(jobs, True) == (Patch("Job", "digits-pack", "uid-p", change),)
-    assert suspend.patches(jobs, False) == ()
+    suspended = suspend.patches(jobs, True, was_suspended=False)
+    assert suspended == (Patch("Job", "digits-pack", "uid-p", change),)
+    assert suspend.patches(jobs, False, was_suspended=True) == ()
 
 
 def test_only_what_the_operator_has_suspended_is_resumed_by_it() -> None:
-    own = PreparationJob("pack", "digits-pack", "uid-p", suspended=True, suspended_by_us=True)
-    held = PreparationJob("index", "digits-index", "uid-i", suspended=True)
-    (patch,) = suspend.patches([own, held], False)
+    own = PreparationJob("pack", "digits-pack", "uid-p", suspended=True)
+    held = PreparationJob(
+        "index", "digits-index", "uid-i", suspended=True, suspended_by_others=True
+    )
+    (patch,) = suspend.patches([own, held], False, was_suspended=False)
     assert (patch.name, patch.merge["spec"]) == ("digits-pack", {"suspend": False})
     assert patch.merge["metadata"]["labels"] == dict.fromkeys(of_suspended_job())
-    assert suspend.patches([own, held], True) == ()
-    assert suspend.withdrawn([own, held]) == (held.reference,)
+    assert suspend.patches([own, held], True, was_suspended=False) == ()
+    assert suspend.withdrawn([own, held], was_suspended=False) == (held.reference,)
 
 
 def test_a_job_in_a_queue_is_kueues_to_suspend_and_is_withdrawn_instead() -> None:
     held = PreparationJob("pack", "digits-pack", "uid-p", suspended=True, queued=True)
     done = PreparationJob("index", "digits-index", "uid-i", complete=True, queued=True)
-    assert suspend.patches([held, done], True) == suspend.patches([held, done], False) == ()
-    assert suspend.withdrawn([held, done]) == (held.reference,)
+    for is_suspended in (True, False):
+        assert suspend.patches([held, done], is_suspended, was_suspended=True) == ()
+    assert suspend.withdrawn([held, done], was_suspended=True) == (held.reference,)
+
+
+def test_what_an_earlier_release_has_suspended_is_resumed_with_its_job() -> None:
+    without_label = PreparationJob("pack", "p", "u", suspended=True, suspended_by_others=True)
+    (patch,) = suspend.patches([without_label], False, was_suspended=True)
+    assert patch.merge["spec"] == {"suspend": False}
+    assert suspend.withdrawn([without_label], was_suspended=True) == ()
 
 
 @pytest.mark.parametrize(

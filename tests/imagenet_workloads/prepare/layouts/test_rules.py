@@ -102,6 +102,13 @@ def test_a_table_of_labels_has_any_separator_and_columns(
     assert found == {"c0": 2, "c1": 2}
 
 
+def test_the_number_of_a_column_may_also_be_a_label(tmp_path: Path) -> None:
+    table = b"0.jpg,2\n1.jpg,1\n2.jpg,2\n3.jpg,1\n"
+    columns = ("--labels-csv", "labels.csv", "--labels-class-column", "2")
+    _, found, _ = read(tmp_path / "source", {**FLAT, "labels.csv": table}, *columns)
+    assert found == {"1": 2, "2": 2}
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [

@@ -197,7 +197,7 @@ def test_the_words_of_the_classes_are_a_file_behind_the_same_login(
     assert fetched.name == dataset.name
     del server.content["/words.json"]
     said = refused(capfd, *options, *words, "--data", str(tmp_path / "data"))
-    assert f"error: classWords: {server.url}/words.json: 404 Not Found" in said
+    assert f"error: source.classWords: {server.url}/words.json: 404 Not Found" in said
 
 
 def test_both_splits_may_be_in_one_archive_or_in_two(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def layout_of(file: LabelFile, path: str, columns: Collection[str] = ()) -> Layo
     Args:
         file: the file.
         path: of it in its source.
-        columns: what the user calls its columns; a line with all of them is a heading.
+        columns: what the user calls its columns; a line with one of them is a heading.
 
     Raises:
         InputError: it cannot be read.
@@ -106,7 +106,7 @@ def layout_of(file: LabelFile, path: str, columns: Collection[str] = ()) -> Layo
     known = {normal(cell) for cell in heading}
     is_heading = bool(known & IMAGE_HEADINGS or known & {h for g in _CLASS_HEADINGS for h in g})
     is_heading |= first.startswith("#")
-    is_heading |= bool(columns) and {cell.strip() for cell in heading}.issuperset(columns)
+    is_heading |= not {cell.strip() for cell in heading}.isdisjoint(columns)
     return Layout(delimiter, tuple(heading) if is_heading else ())
 
 
@@ -320,7 +320,8 @@ class FoundTables:
         if self._chosen is not None:
             return self._chosen
         file = self._survey.require_file(choice.labels_table, "source.labels")
-        columns = [name for name in (choice.image_column, choice.label_column) if name]
+        written = choice.image_column, choice.label_column
+        columns = [name for name in written if name and not _is_number(name)]
         one = _candidate(choice.labels_table, file, columns)
         self._candidates = [one]
         self._look_up()
@@ -567,13 +568,18 @@ def _column(file: LabelFile, heading: Sequence[str], name: str, field: str) -> i
     Raises:
         InputError: there is none.
     """
-    if not heading and name.isascii() and name.isdigit() and int(name) > 0:
+    if not heading and _is_number(name):
         return int(name) - 1
     places = [place for place, cell in enumerate(heading) if cell.strip() == name]
     if not places:
         columns = _columns(heading) or "no heading"
         raise InputError(f"{file}: has no column {name!r} ({field}); its columns are {columns}")
     return places[0]
+
+
+def _is_number(name: str) -> bool:
+    """Whether a column is written by its number, from 1."""
+    return name.isascii() and name.isdigit() and int(name) > 0
 
 
 def _columns(heading: Sequence[str]) -> str:

@@ -132,7 +132,7 @@ def class_words(parsed: Namespace) -> LabelFile | None:
     Raises:
         InputError: there is no such file.
     """
-    with of_field("classWords"):
+    with of_field("source.classWords"):
         return next(filter(None, (kind.class_words(parsed) for kind in KINDS)), None)
 
 
