@@ -66,6 +66,7 @@ from imagenet_workloads.prepare.stores.remote import HeaderWindow
 LISTED_AT_ONCE = 64
 
 FORMATS: dict[str, type[TarArchive | ZipArchive]] = {".tar": TarArchive, ".zip": ZipArchive}
+_SUFFIXES = tuple(FORMATS)
 FOLDERS = tuple(f"{one.format} of folders" for one in FORMATS.values())
 FLAT = tuple(f"flat {one.format}" for one in FORMATS.values())
 OF_ARCHIVES = tuple(
@@ -295,8 +296,8 @@ class InnerArchives:
             found = _images_in(
                 inner, f"{self._prefix}{outer.name}/", notes, lambda one: pass_over(one, notes)
             )
-            for image in found:
-                yield image._replace(offset=part.start + image.offset)
+            for label, name, offset, size, mtime in found:
+                yield Image(label, name, part.start + offset, size, mtime)
         else:
             notes.empty.append(f"{self._prefix}{outer.name}")
 
@@ -387,8 +388,9 @@ class FlatArchive(ArchiveListing):
 
 def is_archive(member: Member) -> bool:
     """Whether a member is named like an archive of images."""
-    base = member.name.rpartition("/")[2]
-    return is_file(member) and base.endswith(tuple(FORMATS)) and not base.startswith(".")
+    if not member.name.endswith(_SUFFIXES):
+        return False
+    return is_file(member) and not member.name.rpartition("/")[2].startswith(".")
 
 
 def _in_new_thread(images: Iterator[Image]) -> Iterator[Image]:

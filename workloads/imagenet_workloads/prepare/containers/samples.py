@@ -84,15 +84,15 @@ def _samples(
             else:
                 pass_over(member, notes)
             continue
-        if _stem(member.name) != stem:
+        if (own := _stem(member.name)) != stem:
             yield sample
-            stem, sample, twin = _stem(member.name), _Sample(), ""
+            stem, sample, twin = own, _Sample(), ""
         if holds_image(member):
             if sample.image is not None:
                 twin = sample.image.name
                 _require_one(archive, sample._replace(image=member), twin)
                 yield sample
-            sample = sample._replace(image=member)
+            sample = _Sample(member, sample.label, sample.content)
         elif _rank(member) < len(_SUFFIXES):
             if sample.label is None or _rank(member) < _rank(sample.label):
                 if sample.label is not None:
