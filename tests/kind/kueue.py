@@ -13,6 +13,7 @@ from kind.cluster import Cluster
 from kind.kubectl import SECONDS, Kubectl, KubectlError, Manifest
 from support.processes import wait_until
 
+API = "kueue.x-k8s.io/v1beta2"
 NAMESPACE = "kueue-system"
 MANAGER = "kueue-controller-manager"
 
@@ -91,11 +92,13 @@ def scale(cluster: Cluster, replicas: int) -> None:
 
 
 def _wait_for_webhooks(kubectl: Kubectl) -> None:
-    """Wait until webhooks answer; Kueue is ready before, and no ClusterQueue is read without."""
+    """Wait until webhooks answer; Kueue is ready before, and nothing of it is changed without."""
+    flavor = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": "tried"}}
 
     def answers() -> bool:
         try:
-            kubectl.all("clusterqueues")
+            # Lists are served from a cache, which asks no webhook.
+            kubectl("create", "--dry-run=server", "--filename=-", given=json.dumps(flavor))
         except KubectlError:
             return False
         return True

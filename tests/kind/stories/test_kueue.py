@@ -22,7 +22,6 @@ from kind.stories.test_strategies import CASES, Case
 
 pytestmark = pytest.mark.kueue
 
-API = "kueue.x-k8s.io/v1beta2"
 RED, BLUE = "red", "blue"
 CPU = "400m"
 """What each worker asks for. The quota is enough for two of them."""
@@ -100,7 +99,7 @@ class Teams:
 
 
 def _object(kind: str, name: str, **fields: object) -> Manifest:
-    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, **fields}
+    return {"apiVersion": kueue.API, "kind": kind, "metadata": {"name": name}, **fields}
 
 
 @pytest.fixture
