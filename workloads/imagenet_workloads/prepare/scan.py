@@ -69,12 +69,13 @@ class Scan:
         Raises:
             StorageError: The volume is full.
         """
-        number = self._numbers.get(image.class_name)
+        class_name, path, offset, size, mtime = image
+        number = self._numbers.get(class_name)
         if number is None:
-            number = self._numbers[image.class_name] = len(self.class_names)
-            self.class_names.append(image.class_name)
-        name = image.name.encode("utf-8", "surrogateescape")
-        row = _ROW.pack(image.offset, image.size, len(name)) + name
+            number = self._numbers[class_name] = len(self.class_names)
+            self.class_names.append(class_name)
+        name = path.encode("utf-8", "surrogateescape")
+        row = _ROW.pack(offset, size, len(name)) + name
         try:
             self._rows.write(row)
         except OSError as error:
@@ -82,11 +83,8 @@ class Scan:
         self._classes.append(number)
         self._places.append(self._end)
         self._end += len(row)
-        self.bytes += image.size
-        self._hash.update(
-            b"%s\0%s\0%d %d %d\n"
-            % (image.class_name.encode(), name, image.offset, image.size, image.mtime)
-        )
+        self.bytes += size
+        self._hash.update(b"%s\0%s\0%d %d %d\n" % (class_name.encode(), name, offset, size, mtime))
 
     def finish(self) -> None:
         """Make every row readable; no image may be added after it."""

@@ -117,9 +117,11 @@ class FolderListing(Listing):
     ) -> Iterator[tuple[str, tuple[float, float]]]:
         """The paths in a folder, each with the share before it and after it."""
         start, end = span
-        total = sum(1 for _ in names_in(folder)) if depth < _COUNTED else 0
-        step = (end - start) / max(1, total) if total else 0.0
-        for number, name in enumerate(sorted_names(folder)):
+        names, total = sorted_names(folder), 0
+        if depth < _COUNTED:
+            total = len(names) if isinstance(names, list) else sum(1 for _ in names_in(folder))
+        step = (end - start) / total if total else 0.0
+        for number, name in enumerate(names):
             place = start + number * step
             yield prefix + name, (place, place + step)
 

@@ -43,11 +43,14 @@ from imagenet_workloads.prepare.sources.kind import SourceKind
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import Blob, changed
 from imagenet_workloads.prepare.stores.compressed import decompressed
+from imagenet_workloads.prepare.stores.remote import HeaderWindow
 from imagenet_workloads.prepare.stores.volume import File, FilesOfFolder, require_inside, unlistable
 
 _FLAT = (FLAT_FOLDER, *FLAT)
 
 _VALIDATION = "--validation-source"
+# Each of the threads that list archives has a window.
+_WINDOW = 64 << 10
 _KIT = "ILSVRC2012_devkit"
 # Archives may lie in folders of their splits.
 _DEEPEST = 3
@@ -117,7 +120,10 @@ def _open_cifar(root: Path, folder: str) -> Source:
 
 
 def _open_blob(path: Path, scratch: Path | None) -> Blob:
-    file = File(path)
+    file: Blob = File(path)
+    if path.suffix == ".tar":
+        # Headers of small images are read together. A zip has all of them at its end.
+        file = HeaderWindow(file, largest=_WINDOW)
     return file if scratch is None else decompressed(file, scratch)
 
 

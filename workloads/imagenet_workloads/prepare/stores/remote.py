@@ -219,18 +219,20 @@ class _Window(threading.local):
 class HeaderWindow:
     """A `Blob` that answers small reads from a window, one for each thread."""
 
-    def __init__(self, blob: Blob, small: int = _HEADER) -> None:
+    def __init__(self, blob: Blob, small: int = _HEADER, largest: int = LARGEST) -> None:
         """Takes over a blob.
 
         Args:
             blob: its bytes do not change.
             small: the most bytes of a small read; by default those of a header. The data of images
                 is larger, and not read twice.
+            largest: the most bytes of a window.
         """
         self.where = blob.where
         self.size = blob.size
         self._blob = blob
         self._small = small
+        self._largest = largest
         self._window = _Window()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -242,7 +244,7 @@ class HeaderWindow:
         if size > self._small:
             return self._blob.read(offset, size)
         is_near = bool(window.data) and 0 <= start <= len(window.data) + _NEAR
-        window.size = min(LARGEST, window.size * 2) if is_near else SMALLEST
+        window.size = min(self._largest, window.size * 2) if is_near else SMALLEST
         wanted = min(max(size, window.size), self.size - offset)
         window.data = self._blob.read(offset, max(0, wanted))
         window.offset = offset

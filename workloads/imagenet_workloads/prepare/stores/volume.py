@@ -112,20 +112,21 @@ def file_below(root: Path, path: str) -> LabelFile | None:
     return file_on_volume(file) if is_here else None
 
 
-def sorted_names(folder: Path) -> Iterator[str]:
+def sorted_names(folder: Path) -> list[str] | Iterator[str]:
     """The names in a folder, in an order that depends on the names alone.
 
-    A few names are sorted. Many names are divided into parts by checksum; each part is listed and
-    sorted in turn. The names of half a million images would take more memory than the plan.
+    A few names are a sorted list. Many names are divided into parts by checksum; each part is
+    listed and sorted in turn. The names of half a million images would take more memory than the
+    plan.
 
     Raises:
         InputError: it cannot be listed; the message has its owner and this process's user.
     """
     first = sorted(islice(names_in(folder), _MANY))
-    if len(first) < _MANY:
-        yield from first
-        return
-    del first
+    return first if len(first) < _MANY else _in_parts(folder)
+
+
+def _in_parts(folder: Path) -> Iterator[str]:
     for part in range(_PARTS):
         yield from sorted(
             name for name in names_in(folder) if zlib.crc32(os.fsencode(name)) % _PARTS == part
