@@ -46,6 +46,12 @@ OTHER: Final = "Other"
 _SILENT: Final = frozenset({CREATING, NO_PODS, NOT_SCHEDULED})
 """Reasons for which only Events may know the cause."""
 
+_LOOKED_AT_AFTER: Final = {
+    QUEUED: WORDS_AFTER,
+    **dict.fromkeys((*_SILENT, INITIALIZING), EVENTS_AFTER),
+}
+"""How long an object waits for a reason before somebody is asked why; others say it themselves."""
+
 _DETAIL_MAXIMUM: Final = 1024
 """Characters of an explanation that are kept."""
 
@@ -298,9 +304,10 @@ def next_check(
         now: The time.
         interval: The time between two looks at Events or ages.
     """
-    after = {QUEUED: WORDS_AFTER, **dict.fromkeys((*_SILENT, INITIALIZING), EVENTS_AFTER)}
     begins = [
-        item.since + after.get(item.reason, SOON) for item in objects if item.since is not None
+        item.since + _LOOKED_AT_AFTER.get(item.reason, SOON)
+        for item in objects
+        if item.since is not None
     ]
     return min(time if now < time else now + interval for time in begins) if begins else None
 
@@ -317,7 +324,7 @@ def needs_events(objects: Iterable[WaitingObject], now: datetime) -> list[Waitin
         for item in objects
         if item.reason in _SILENT | {QUEUED} or (item.claims and item.reason in _UNBOUND)
         if item.since is not None
-        if now >= item.since + (WORDS_AFTER if item.reason == QUEUED else EVENTS_AFTER)
+        if now >= item.since + _LOOKED_AT_AFTER.get(item.reason, EVENTS_AFTER)
         # Without a queue, Kueue says nothing more.
         if item.reason != QUEUED or item.message
     ]
