@@ -116,7 +116,7 @@ def cluster() -> Iterator[Cluster]:
     made = Cluster(NAME, environment)
     try:
         made.create()
-        made.load(f"imagenet-{name}:{run.version()}" for name in IMAGES)
+        made.load([f"imagenet-{name}:{run.version()}" for name in IMAGES])
         # As it is delivered: the stories' values let the operator ask workers every second.
         Release(made).upgrade(f"--values={chart.FOLDER / 'values.yaml'}")
         yield made

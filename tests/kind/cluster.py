@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,9 +105,22 @@ class Cluster:
         self._kind("delete", "cluster", f"--kubeconfig={self.kubeconfig}")
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def load(self, images: Iterable[str]) -> None:
-        """Put images of the Docker engine on the nodes that run jobs."""
-        self._kind("load", "docker-image", f"--nodes={','.join(self.workers)}", *images)
+    def load(self, images: Sequence[str]) -> None:
+        """Put images of the Docker engine on the nodes that run jobs.
+
+        kind would write them to one file first, which takes gigabytes of a disk.
+        """
+        for node in self.workers:
+            into = ["docker", "exec", "--interactive", node, "ctr", "--namespace=k8s.io"]
+            with subprocess.Popen(["docker", "save", *images], stdout=subprocess.PIPE) as saved:
+                subprocess.run(
+                    [*into, "images", "import", "--all-platforms", "--digests", "-"],
+                    stdin=saved.stdout,
+                    stdout=subprocess.DEVNULL,
+                    check=True,
+                )
+            if saved.returncode:
+                raise subprocess.CalledProcessError(saved.returncode, saved.args)
 
     def stop_node(self, node: str) -> None:
         """Kill a node: everything on it is gone at once, without a grace period."""
