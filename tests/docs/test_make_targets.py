@@ -1,8 +1,12 @@
-"""Every `make TARGET` that a page, a hook or a workflow asks for is a target that `make` lists."""
+"""Every `make TARGET` that a page, a hook or a workflow asks for is a target that `make` lists.
+
+And what `make` says to somebody who has cloned the project and nothing else.
+"""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -49,3 +53,41 @@ def test_the_workflow_only_prepares_and_calls_make_or_ci() -> None:
     prepared = ("apt-get update", "git config --global --add safe.directory")
     for command in commands:
         assert command.startswith(("make ", ".ci/run", *prepared)), command
+
+
+@pytest.mark.parametrize("has", ["no Python", "one without venv"])
+def test_who_lacks_python_reads_which_package_to_install(has: str, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("make", "sed"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    if has == "one without venv":
+        # As Debian's is without python3-venv: ensurepip is missing.
+        python = programs / "python3"
+        python.write_text("#!/bin/sh\nexit 1\n")
+        python.chmod(0o755)
+    made = subprocess.run(
+        [programs / "make", "demo", f"VENV={tmp_path / 'venv'}"],
+        cwd=REPOSITORY,
+        env={"PATH": str(programs)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 2
+    (said, *_) = made.stdout.splitlines()
+    assert "Python 3.11 to 3.14 with venv" in said
+    for package in ("apt-get install python3-venv", "dnf install python3", "zypper install"):
+        assert package in said
+    assert not (tmp_path / "venv").exists()
+
+
+def test_an_installation_says_each_step_before_it_begins(tmp_path: Path) -> None:
+    command = ["make", "--dry-run", "install", f"VENV={tmp_path / 'venv'}"]
+    planned = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    lines = planned.stdout.replace("\\\n", " ").splitlines()
+    steps = [line for line in lines if " of 3: " in line or " -m venv " in line or "/pip " in line]
+    said, work = steps[::2], steps[1::2]
+    assert [bool(re.search(r"\d\.\d GB", line)) for line in said] == [False, True, True]
+    assert [line.split()[0] for line in said] == ["echo"] * 3
+    assert [" -m venv " in work[0], "./operator" in work[1], "mxnet" in work[2]] == [True] * 3

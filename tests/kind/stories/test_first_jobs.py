@@ -46,6 +46,7 @@ def test_the_readme_leads_to_a_trained_model(
     assert status["training"]["epoch"] == 9  # of 10, from 0
     assert status["training"]["accuracy"]["validation"] >= 0.95
     check_claim(story, "digits-kubernetes")
+    assert unhealthy(story) == []
     assert printed[0].split() == shown[0].split()
     assert end_of(printed) == end_of(shown)
 
@@ -66,6 +67,7 @@ def test_the_notes_of_the_chart_lead_to_a_trained_model(
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     assert status["dataset"]["classes"] == 10
     check_claim(story, "synthetic")
+    assert unhealthy(story) == []
 
 
 def watched(
@@ -100,6 +102,12 @@ def check_claim(story: StoryNamespace, job: str) -> None:
     pods = [pod for pod in story.pods(job=job) if mounts(pod, f"{job}-dataset")]
     assert {pod["metadata"]["labels"][ROLE] for pod in pods} == WITH_DATA
     assert len({pod["spec"]["nodeName"] for pod in pods}) == 1
+
+
+def unhealthy(story: StoryNamespace) -> list[str]:
+    """Return what the kubelet said of probes that failed: a good run has none of it."""
+    events = story.kubectl.all("events")
+    return [event["message"] for event in events if event["reason"] == "Unhealthy"]
 
 
 def commands_of(notes: str) -> list[str]:
