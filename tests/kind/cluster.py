@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from kind.kubectl import Kubectl, Manifest
 SHARED = "/shared"
 # For each step until nodes are ready, which takes a busy machine minutes.
 READY_SECONDS = 600
+# What runs a node's containers; kubelet's are in that namespace.
+_CTR = ("ctr", "--namespace=k8s.io")
 
 
 def cluster_name() -> str:
@@ -110,21 +112,34 @@ class Cluster:
 
         kind would write them to one file first, which takes gigabytes of a disk.
         """
-        for node in self.workers:
-            into = ["docker", "exec", "--interactive", node, "ctr", "--namespace=k8s.io"]
-            with subprocess.Popen(["docker", "save", *images], stdout=subprocess.PIPE) as saved:
-                subprocess.run(
-                    [*into, "images", "import", "--all-platforms", "--digests", "-"],
-                    stdin=saved.stdout,
-                    stdout=subprocess.DEVNULL,
-                    check=True,
+        into = (*_CTR, "images", "import", "--all-platforms", "--digests", "-")
+        with ExitStack() as stack:
+            save = ["docker", "save", *images]
+            saved = stack.enter_context(subprocess.Popen(save, stdout=subprocess.PIPE))
+            started = [
+                stack.enter_context(
+                    subprocess.Popen(
+                        ["docker", "exec", "--interactive", node, *into],
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.DEVNULL,
+                    )
                 )
-            if saved.returncode:
-                raise subprocess.CalledProcessError(saved.returncode, saved.args)
+                for node in self.workers
+            ]
+            assert saved.stdout is not None
+            while part := saved.stdout.read(1 << 20):
+                for one in started:
+                    assert one.stdin is not None
+                    one.stdin.write(part)
+        for ended in (saved, *started):
+            if ended.returncode:
+                raise subprocess.CalledProcessError(ended.returncode, ended.args)
+        ctr = " ".join(_CTR)
+        for node in self.workers:
             # They are unpacked: what they came in takes as much again.
             forget = (
-                "ctr --namespace=k8s.io content ls | awk '/containerd.io.uncompressed/ {print $1}'"
-                " | xargs --no-run-if-empty ctr --namespace=k8s.io content rm"
+                f"{ctr} content ls | awk '/containerd.io.uncompressed/ {{print $1}}'"
+                f" | xargs --no-run-if-empty {ctr} content rm"
             )
             command = ["docker", "exec", node, "sh", "-c", forget]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -155,7 +170,7 @@ class Cluster:
         container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix(
             "containerd://"
         )
-        command = ["ctr", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", container]
+        command = [*_CTR, "tasks", "kill", "--signal=SIGKILL", container]
         subprocess.run(["docker", "exec", pod["spec"]["nodeName"], *command], check=True)
 
     def _connect(self) -> None:
