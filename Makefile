@@ -21,6 +21,7 @@ CONSTRAINTS := $(foreach name,operator workloads numpy export development build,
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal --durations=20
+SOME = $(if $(ONE_IN),--one-in $(ONE_IN) --part $(or $(PART),0))
 STRATEGY_ENVIRONMENTS := $(foreach name,horovod tensorflow pytorch,.venv-$(name)/.installed)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 
@@ -205,17 +206,17 @@ $(TOOLS)/helm: tests/kind/airgap/versions.toml $(GO)
 	$(PYTHON) tests/kind/airgap/build.py --into $(TOOLS) helm
 	@touch $@
 
-test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all strategies together
-	.venv-horovod/bin/pytest $(PYTEST_OPTIONS) tests/with_horovod
-	.venv-tensorflow/bin/pytest $(PYTEST_OPTIONS) tests/with_tensorflow
-	.venv-pytorch/bin/pytest $(PYTEST_OPTIONS) tests/with_pytorch
-	$(BIN)/pytest $(PYTEST_OPTIONS) tests/strategies
+test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all strategies together (ONE_IN=3 PART=1: a third)
+	.venv-horovod/bin/pytest $(PYTEST_OPTIONS) $(SOME) tests/with_horovod
+	.venv-tensorflow/bin/pytest $(PYTEST_OPTIONS) $(SOME) tests/with_tensorflow
+	.venv-pytorch/bin/pytest $(PYTEST_OPTIONS) $(SOME) tests/with_pytorch
+	$(BIN)/pytest $(PYTEST_OPTIONS) $(SOME) tests/strategies
 
 test-r: install-r ## Run the jobs of examples/r with R on this machine (needs R)
 	$(BIN)/pytest -n 0 tests/with_r
 
-test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker)
-	$(BIN)/python tests/kind/run.py test
+test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker; ONE_IN=3 PART=1: a third of the costly)
+	$(BIN)/python tests/kind/run.py test $(if $(ONE_IN),-- --costly-one-in $(ONE_IN) --part $(or $(PART),0))
 
 test-kueue: $(INSTALLED) $(HELM) $(GO) ## Run the stories of queues on a kind cluster with Kueue (needs Docker)
 	$(BIN)/python tests/kind/run.py kueue

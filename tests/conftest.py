@@ -27,12 +27,29 @@ settings.load_profile("untimed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--one-in", type=int, default=1, help="run one of so many tests, by name")
+    parser.addoption("--part", type=int, default=0, help="which of these parts (default: 0)")
+    parser.addoption("--costly-one-in", type=int, default=1, help="the same, of the costly alone")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "costly: takes minutes of processor time")
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out all but a part of the tests that is the same everywhere, and spread over all."""
-    parts = config.getoption("--one-in")
-    left_out = [item for item in items if zlib.crc32(item.nodeid.encode()) % parts]
+    part = config.getoption("--part")
+    costly = sorted(item.nodeid for item in items if item.get_closest_marker("costly"))
+    costly_parts = config.getoption("--costly-one-in")
+    wanted = set(costly[part % costly_parts :: costly_parts])
+
+    def is_wanted(item: pytest.Item) -> bool:
+        if item.get_closest_marker("costly"):
+            return item.nodeid in wanted
+        parts = config.getoption("--one-in")
+        return zlib.crc32(item.nodeid.encode()) % parts == part % parts
+
+    left_out = [item for item in items if not is_wanted(item)]
     if left_out:
         items[:] = [item for item in items if item not in set(left_out)]
         config.hook.pytest_deselected(items=left_out)

@@ -42,6 +42,9 @@ LONGEST = (
     *("test_first_jobs", "test_preparation", "test_deletion", "test_suspension"),
 )
 
+# Those of which CI runs a part: their jobs train for minutes, one for each strategy, fault or step.
+COSTLY = ("test_strategies", "test_members", "test_scaling", "test_r", "test_preparation")
+
 _reports = pytest.StashKey[list[pytest.TestReport]]()
 
 
@@ -152,6 +155,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not isinstance(item, pytest.Function) or item.get_closest_marker("timed"):
             continue
+        if item.path.stem in COSTLY:
+            item.add_marker(pytest.mark.costly)
         if ALONE.intersection(item.fixturenames):
             item.add_marker(pytest.mark.alone)
         elif IN_TURN.intersection(item.fixturenames):
