@@ -21,7 +21,9 @@ CONSTRAINTS := $(foreach name,operator workloads numpy export development build,
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal --durations=20
+# ONE_IN=4 PART=1 runs a quarter of the tests of the strategies, or of those with the mark `costly`.
 SOME = $(if $(ONE_IN),--one-in $(ONE_IN) --part $(or $(PART),0))
+SOME_COSTLY = $(if $(ONE_IN),--costly-one-in $(ONE_IN) --part $(or $(PART),0))
 STRATEGY_ENVIRONMENTS := $(foreach name,horovod tensorflow pytorch,.venv-$(name)/.installed)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 
@@ -139,7 +141,7 @@ demo: $(INSTALLED) ## Train handwritten digits from a raw archive, with 2 worker
 	$(BIN)/python examples/demo.py
 
 test: $(INSTALLED) $(HELM) ## Run every test that needs no cluster
-	$(BIN)/pytest $(PYTEST_OPTIONS) -m 'not libturbojpeg' tests
+	$(BIN)/pytest $(PYTEST_OPTIONS) $(SOME_COSTLY) -m 'not libturbojpeg' tests
 
 test-planes: $(INSTALLED) ## Run the tests of the codec that needs the system's libturbojpeg
 	$(BIN)/pytest $(PYTEST_OPTIONS) -m libturbojpeg tests/images tests/imagenet_workloads
@@ -206,7 +208,7 @@ $(TOOLS)/helm: tests/kind/airgap/versions.toml $(GO)
 	$(PYTHON) tests/kind/airgap/build.py --into $(TOOLS) helm
 	@touch $@
 
-test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all strategies together (ONE_IN=3 PART=1: a third)
+test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all strategies together
 	.venv-horovod/bin/pytest $(PYTEST_OPTIONS) $(SOME) tests/with_horovod
 	.venv-tensorflow/bin/pytest $(PYTEST_OPTIONS) $(SOME) tests/with_tensorflow
 	.venv-pytorch/bin/pytest $(PYTEST_OPTIONS) $(SOME) tests/with_pytorch
@@ -215,8 +217,8 @@ test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all s
 test-r: install-r ## Run the jobs of examples/r with R on this machine (needs R)
 	$(BIN)/pytest -n 0 tests/with_r
 
-test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker; ONE_IN=3 PART=1: a third of the costly)
-	$(BIN)/python tests/kind/run.py test $(if $(ONE_IN),-- --costly-one-in $(ONE_IN) --part $(or $(PART),0))
+test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker)
+	$(BIN)/python tests/kind/run.py test $(if $(ONE_IN),-- $(SOME_COSTLY))
 
 test-kueue: $(INSTALLED) $(HELM) $(GO) ## Run the stories of queues on a kind cluster with Kueue (needs Docker)
 	$(BIN)/python tests/kind/run.py kueue

@@ -7,6 +7,7 @@ from chaos import crashes
 PARTS = 4
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", crashes.SHORT)
 def test_a_crash_after_any_write_violates_no_invariant(name: str, part: int) -> None:

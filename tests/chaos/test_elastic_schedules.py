@@ -25,6 +25,7 @@ def play(seed: int) -> tuple[Counts, list[Violated]]:
     return outcome.counts, outcome.violations
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("begin", range(0, SCHEDULES, AT_ONCE))
 def test_no_invariant_is_violated(begin: int) -> None:
     total = Counts()

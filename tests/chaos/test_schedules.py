@@ -8,6 +8,7 @@ SCHEDULES = 1000
 AT_ONCE = 20
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("begin", range(0, SCHEDULES, AT_ONCE))
 def test_no_invariant_is_violated(begin: int) -> None:
     _, violations = play(range(begin, begin + AT_ONCE))
