@@ -38,15 +38,15 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out all but a part of the tests that is the same everywhere, and spread over all."""
-    part = config.getoption("--part")
+    part: int = config.getoption("--part")
+    parts: int = config.getoption("--one-in")
     costly = sorted(item.nodeid for item in items if item.get_closest_marker("costly"))
-    costly_parts = config.getoption("--costly-one-in")
+    costly_parts: int = config.getoption("--costly-one-in")
     wanted = set(costly[part % costly_parts :: costly_parts])
 
     def is_wanted(item: pytest.Item) -> bool:
         if item.get_closest_marker("costly"):
             return item.nodeid in wanted
-        parts = config.getoption("--one-in")
         return zlib.crc32(item.nodeid.encode()) % parts == part % parts
 
     left_out = [item for item in items if not is_wanted(item)]
