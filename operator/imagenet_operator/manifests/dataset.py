@@ -24,9 +24,6 @@ PACK = "pack"
 SEAL = "seal"
 PUBLISH = "publish"
 
-PODS_ON_NODE = "IMAGENET_PODS_ON_NODE"
-"""How many pods of the Job run on their node at the same time, if that is known."""
-
 BAD_ARGUMENTS = 2
 PERMANENT = 3
 """Exit codes of the programs after which a retry would fail in the same way."""
@@ -187,15 +184,13 @@ def _program(
     data = None if role == FETCH else volumes.data(job, read_only=is_only_read)
     mounts = tuple(mount for mount in (source, data) if mount is not None)
     shares_node = volumes.must_share_node(job, mounts, parallelism)
-    on_node = parallelism if shares_node or settings.one_node else 1
     return pod.Program(
         role=role,
         command=f"imagenet-{role}",
         arguments=tuple(arguments),
         image=settings.preparation_image,
         grace_period_seconds=settings.grace_period_seconds,
-        # Without a CPU limit and request, the pods divide the cores that all of them see.
-        environment={PODS_ON_NODE: str(on_node)} if on_node > 1 else {},
+        environment=pod.of_one_node(parallelism, shares_node, settings),
         mounts=mounts,
         secret=_secret(job, role),
         shares_node=shares_node,

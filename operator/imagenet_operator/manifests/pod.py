@@ -27,6 +27,8 @@ from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import CACHE, Mount
 
 SCRATCH = "/scratch"
+PODS_ON_NODE = "IMAGENET_PODS_ON_NODE"
+"""How many pods of its kind run on a pod's node at the same time, if that is known."""
 CREDENTIALS_PATH = "/credentials"
 CACHE_PATH = "/cache"
 SHARED_MEMORY = "shared-memory"
@@ -79,6 +81,18 @@ class Program:
     template: Mapping[str, Any] | None = None
     template_path: str = ""
     own_program: OwnProgram = OwnProgram.NEVER
+
+
+def of_one_node(pods: int, shares_node: bool, settings: Settings) -> dict[str, str]:
+    """Return the variable by which pods without a CPU limit and request divide a node's cores.
+
+    Args:
+        pods: How many run at the same time.
+        shares_node: Whether they must run on one node.
+        settings: The operator's configuration.
+    """
+    on_node = pods if shares_node or settings.one_node else 1
+    return {PODS_ON_NODE: str(on_node)} if on_node > 1 else {}
 
 
 def pod_template(

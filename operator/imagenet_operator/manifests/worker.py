@@ -15,7 +15,7 @@ from imagenet_operator.api import ImageNetJob, extra_arguments
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import arguments, rendezvous, volumes
-from imagenet_operator.manifests.pod import Program
+from imagenet_operator.manifests.pod import Program, of_one_node
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import DATA, DATASET, OUTPUT, RESULTS, Mount
 
@@ -54,13 +54,17 @@ def _program(
 ) -> Program:
     """Return the program, without the means to find its peers."""
     workers, mounts = job.spec.training.workers, _mounts(job)
+    shares_node = volumes.must_share_node(job, mounts, workers.replicas)
     return Program(
         role=ROLE,
         command="imagenet-train" if slots is None else "imagenet-slots",
         arguments=_arguments(job, options, slots),
         image=_image(job, settings),
         grace_period_seconds=settings.worker_grace_period_seconds,
-        environment=_places(job, mounts),
+        environment={
+            **_places(job, mounts),
+            **of_one_node(workers.replicas, shares_node, settings),
+        },
         secret=_secret(job),
         cache=workers.cache,
         mounts=mounts,
@@ -68,7 +72,7 @@ def _program(
         shared_memory=True,
         leaves_result=_leaves_result(job),
         reports_readiness=not _is_own(job),
-        shares_node=volumes.must_share_node(job, mounts, workers.replicas),
+        shares_node=shares_node,
         template=workers.template,
         template_path="spec.training.workers.template",
         own_program=own_program.of_workers(job.spec.training),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.errors import InvalidJob, InvalidTemplate
+from imagenet_operator.manifests.settings import Settings
 from support.job_table import (
     BUCKET,
     JOBS,
@@ -53,6 +54,22 @@ def test_a_worker_is_told_where_it_reads_and_writes(name: str, dataset: str, res
     order = list(given)
     assert order.index("IMAGENET_DATA") < order.index("IMAGENET_DATASET")
     assert order.index("IMAGENET_OUTPUT") < order.index("IMAGENET_RESULTS")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("output on one node", Settings(), "2"),
+        ("defaults", Settings(), None),
+        ("defaults", Settings(one_node=True), "2"),
+    ],
+)
+def test_workers_know_how_many_share_their_node(
+    name: str, settings: Settings, expected: str | None
+) -> None:
+    job = JOBS[name]
+    found = variables(members(job, settings=settings)[-1]["spec"]["containers"][0])
+    assert found.get("IMAGENET_PODS_ON_NODE") == expected
 
 
 @pytest.mark.parametrize("kind", STRATEGIES)
