@@ -41,13 +41,21 @@ class Strategy(OneOf):
     distributed_data_parallel: DistributedDataParallel | None = None
     """PyTorch's DistributedDataParallel: several workers, one process for each GPU."""
 
+    def processes(self, gpus: int) -> int:
+        """Return the number of processes of a worker that has so many GPUs."""
+        return max(fields.processes(gpus) for fields in self._fields)
+
     def devices(self, gpus: int) -> int:
         """Return the number of devices of a worker that share a batch.
 
         If no or several strategies are given, which another rule rejects, this is the maximum.
         """
-        given = (fields for fields in self.given.values() if isinstance(fields, StrategyFields))
-        return max(fields.devices(gpus) for fields in (StrategyFields(), *given))
+        return max(fields.devices(gpus) for fields in self._fields)
+
+    @property
+    def _fields(self) -> list[StrategyFields]:
+        given = self.given.values()
+        return [StrategyFields(), *(one for one in given if isinstance(one, StrategyFields))]
 
 
 def _strategies() -> dict[str, type[StrategyFields]]:

@@ -42,6 +42,11 @@ class StrategyFields(Model):
     devices_cel: ClassVar[str] = "(self.workers.gpus > 0 ? self.workers.gpus : 1)"
     """`devices` as a CEL expression over `spec.training`; never 0, even for invalid values."""
 
+    def processes(self, gpus: int) -> int:
+        """Return the number of processes of a worker."""
+        del gpus
+        return 1
+
     def devices(self, gpus: int) -> int:
         """Return the number of devices of a worker that share a batch.
 

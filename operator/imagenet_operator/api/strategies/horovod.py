@@ -87,13 +87,13 @@ class Horovod(StrategyFields):
         " : self.workers.gpus > 0 ? self.workers.gpus : 1)"
     )
 
-    def slots(self, gpus: int) -> int:
+    def processes(self, gpus: int) -> int:
         """Return the number of processes of a worker."""
         return max(gpus, 1) if self.slots_per_worker is None else self.slots_per_worker
 
     def devices(self, gpus: int) -> int:
         """Return the greater of slots and GPUs: a slot may have several GPUs, or none."""
-        return max(gpus, self.slots(gpus))
+        return max(gpus, self.processes(gpus))
 
 
 def _given(training: Any) -> int | None:

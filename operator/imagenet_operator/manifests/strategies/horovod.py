@@ -102,7 +102,7 @@ def _cycles(job: ImageNetJob) -> dict[str, str]:
 
 
 def _slots(job: ImageNetJob) -> int:
-    return _strategy(job).slots(job.spec.training.workers.gpus)
+    return _strategy(job).processes(job.spec.training.workers.gpus)
 
 
 def _strategy(job: ImageNetJob) -> Horovod:
