@@ -3,8 +3,8 @@
     make bench-reading
     .venv/bin/python -m benchmarks.reading --throttle     # as root: from a slow disk
 
-Prints Markdown. Each reading of an epoch is a process of its own. CPU
-time is that of all its threads in the second epoch, divided by the images. Opens are counted by
+Prints Markdown. Each reading of an epoch is a process of its own. CPU time is that of all its
+threads, and of its decoders, in the second epoch, divided by the images. Opens are counted by
 strace in a reading apart, and left out without it. With --throttle, the disk is as slow as a hard
 disk (`throttled_disk`), and the page cache has none of the records before each epoch.
 """
@@ -35,11 +35,16 @@ from benchmarks.throttled_disk import (
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.dataset import RECORD_IO, TF_RECORD
 from imagenet_workloads.frameworks.mxnet.data import choose
+from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 
 BENCH = Path("build/bench")
-THREADS, BATCH = 2, 64
+CORES, BATCH = 2, 64
 # MXNet's own reader knows RecordIO alone.
-READERS = [(RECORD_IO, "ImageRecordIter"), (RECORD_IO, "Ordered"), (TF_RECORD, "Ordered")]
+READERS = {
+    "ImageRecordIter": ((RECORD_IO,), ["--reader", "ImageRecordIter"]),
+    "Ordered, threads": ((RECORD_IO, TF_RECORD), ["--decoding", THREADS]),
+    "Ordered, processes": ((RECORD_IO, TF_RECORD), ["--decoding", PROCESSES]),
+}
 # The shorter edge of the records, and how they are augmented.
 CASES = {
     "480, resized crop": (480, ["--random-resized-crop", "1", "--min-random-area", "0.08"]),
@@ -60,7 +65,7 @@ def main() -> None:
     limit = DiskLimit(options.throttle_mib, options.throttle_requests)
     disk = f"a disk of {limit.mib} MiB and {limit.requests} requests a second, "
     print(
-        f"{options.images} photographs, {SHARDS} shards, {THREADS} threads, batches of {BATCH}, "
+        f"{options.images} photographs, {SHARDS} shards, {CORES} decoders, batches of {BATCH}, "
         f"{os.cpu_count()} cores, {disk if options.throttle else ''}median of {options.runs}.\n"
     )
     if options.throttle:
@@ -87,11 +92,7 @@ def _print_cached(images: int, runs: int) -> None:
     print("|---|---|---:|---:|---:|---:|---:|")
     for name, (edge, more) in CASES.items():
         folder = records_of(BENCH, edge, images, RECORD_IO)
-        commands = {
-            reader: _command(folder, reader, more)
-            for format, reader in READERS
-            if format == RECORD_IO
-        }
+        commands = {reader: _command(folder, reader, more) for reader in READERS}
         for reader, found in _in_turn(commands, runs).items():
             one, opens = found[0], _opens(commands[reader])
             figures = (
@@ -106,11 +107,13 @@ def _print_throttled(images: int, runs: int, limit: DiskLimit) -> None:
     print("| records, augmentation | format | reader | images/s | disk requests | MiB | opens |")
     print("|---|---|---|---:|---:|---:|---:|")
     for name, (edge, more) in CASES.items():
-        folders = {format: records_of(BENCH, edge, images, format) for format, _ in READERS}
+        formats = (RECORD_IO, TF_RECORD)
+        folders = {format: records_of(BENCH, edge, images, format) for format in formats}
         with throttled_disk(BENCH, limit) as group:
             commands = {
                 f"{format} | {reader}": _command(folders[format], reader, more, group)
-                for format, reader in READERS
+                for reader, (known, _) in READERS.items()
+                for format in known
             }
             results = _in_turn(commands, runs)
         for row, found in results.items():
@@ -130,8 +133,10 @@ def _command(
     return [
         *(sys.executable, "-m", "benchmarks.reading"),
         *(() if group is None else ("--group", str(group))),
-        *("--read", "--dataset", str(folder), "--reader", reader, "--random-mirror", "1"),
-        *("--batch-size", str(BATCH), "--data-nthreads", str(THREADS), *more),
+        *("--read", "--dataset", str(folder), *READERS[reader][1], "--random-mirror", "1"),
+        *("--batch-size", str(BATCH), "--data-nthreads", str(CORES), *more),
+        # Nothing is read ahead of an epoch before it.
+        *("--num-epochs", "1"),
     ]
 
 
@@ -162,24 +167,35 @@ def _read(arguments: list[str], group: Path | None) -> dict[str, Any]:
     """Read two epochs, and measure the second; with a group, from its disk."""
     BENCH.mkdir(parents=True, exist_ok=True)
     options = parse(arguments)
-    training = choose(options, 0, 1, 1, BENCH).training
+    data = choose(options, 0, 1, 1, BENCH)
     if group is not None:
         join(group)
     for epoch in range(2):
         if group is not None and options.data.dataset is not None:
             drop_cache(options.data.dataset)
-        before, started, cpu = _io(group), time.monotonic(), time.process_time()
+        before, started, cpu = _io(group), time.monotonic(), _cpu()
         images = 0
-        for batch in training.epoch(epoch, 0):
+        for batch in data.training.epoch(epoch, 0):
             batch.data.wait_to_read()
             images += batch.images
         after = _io(group)
     found = {key: after[key] - before[key] for key in after}
-    return {
-        **found,
-        "cpu": (time.process_time() - cpu) / images * 1000,
-        "speed": images / (time.monotonic() - started),
-    }
+    found["cpu"] = (_cpu() - cpu) / images * 1000
+    found["speed"] = images / (time.monotonic() - started)
+    data.close()
+    return found
+
+
+def _cpu() -> float:
+    """Return the seconds of processor time of this process and its decoders."""
+    children = Path("/proc/self/task").glob("*/children")
+    programs = [pid for path in children for pid in path.read_text().split()]
+    ticks = 0
+    for pid in programs:
+        # Behind the name, which may have spaces: user and system time are the fields 14 and 15.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _io(group: Path | None) -> dict[str, float]:

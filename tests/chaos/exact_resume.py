@@ -20,6 +20,7 @@ from pathlib import Path
 
 from imagenet_workloads.checkpoint.manifest import CheckpointManifest, Position
 from imagenet_workloads.telemetry.history import Run, read_runs
+from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from imagenet_workloads.train.receipts import Receipt, read_chain
 from support.processes import DEADLINE_SECONDS
 from support.tiny_dataset import write_dataset
@@ -47,6 +48,7 @@ ARGUMENTS = [
     *("--random-crop", "1", "--pad-size", "2", "--random-mirror", "1", "--data-nthreads", "1"),
     *("--deterministic", "1", "--disp-batches", "1"),
 ]
+DECODERS = (THREADS, PROCESSES)
 # A checkpoint every few steps.
 OFTEN = ("--checkpoint-every-seconds", "0.05")
 JOB = {"IMAGENET_JOB_UID": "uid", "IMAGENET_SPEC_HASH": "hash"}
@@ -72,11 +74,11 @@ class Training:
         """Train to the end; return the attempt's folder."""
         return self._run(output, attempt, more, {}, 0)
 
-    def run_until_killed(self, output: Path, step: int) -> Path:
+    def run_until_killed(self, output: Path, step: int, *more: str) -> Path:
         """Train with checkpoints until SIGKILL right after a step, counted from 1."""
         path = filter(None, (str(_KILLER), os.environ.get("PYTHONPATH")))
         killer = {"PYTHONPATH": os.pathsep.join(path), "KILL_AFTER_STEP": str(step)}
-        folder = self._run(output, 0, OFTEN, killer, 128 + signal.SIGKILL)
+        folder = self._run(output, 0, (*OFTEN, *more), killer, 128 + signal.SIGKILL)
         last = run_of(folder).progress[-1][1]
         assert steps_of(last.epoch, last.batch) == step, f"killed after {last}, not {step}"
         return folder
@@ -163,8 +165,10 @@ class Outcome:
 def kill_and_resume(training: Training, step: int, expected: Computed) -> Outcome:
     """Kill a training after a step, resume it, and compare its end."""
     with tempfile.TemporaryDirectory() as folder:
-        training.run_until_killed(Path(folder), step)
-        ended = training.run(Path(folder), 1, *OFTEN)
+        # Of one attempt threads decode, and of the other one programs.
+        before, after = DECODERS if step % 2 else reversed(DECODERS)
+        training.run_until_killed(Path(folder), step, "--decoding", before)
+        ended = training.run(Path(folder), 1, *OFTEN, "--decoding", after)
         start = run_of(ended).start[1]
         redone = step - steps_of(start.epoch, start.batch)
         return Outcome(step, redone, differences(computed(ended), expected))

@@ -18,6 +18,7 @@ from pathlib import Path
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.reading.records import open_split
 from imagenet_workloads.train.ledger_check import check, find_runs
+from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from support.processes import wait_until
 from support.tiny_dataset import write_dataset
 from support.training_cluster import PROGRAM, TrainingCluster, plain_environment
@@ -82,6 +83,7 @@ def play(schedule: Schedule, folder: Path) -> None:
         arguments += ["--image-shape", "3,28,28", "--batch-size", str(attempt.batch_size)]
         arguments += ["--num-epochs", str(schedule.epochs), "--data-nthreads", "1"]
         arguments += ["--checkpoint-every-seconds", "0.02", "--disp-batches", "1"]
+        arguments += ["--decoding", (THREADS, PROCESSES)[number % 2]]
         _train(attempt, arguments, folder, number)
 
 

@@ -1,5 +1,7 @@
 """Images on their way to the network: numbers for a CPU, bytes for a GPU, channels as last axis."""
 
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from imagenet_workloads.train.schedule import Schedule
 from support.decoded import decoded_at_the_end
 from support.digit_datasets import prepare_digits
 from support.pytorch_learners import SHAPE, learner
+from support.reading import poison_free_slots
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 NETWORK = ("--network", "resnet", "--num-layers", "8", "--image-shape", "3,28,28")
@@ -91,3 +94,22 @@ def test_channels_are_the_last_axis_of_images_and_weights(
     assert all(one.is_contiguous(memory_format=torch.channels_last) for one in seen)
     # 9 convolutions, by weights and images.
     assert len(seen) == 18
+
+
+def weights_of_an_epoch(options: Options) -> dict[str, torch.Tensor]:
+    data = datasets.choose(options, 0, 1, 1, CPU)
+    with closing(data):
+        request = NetworkRequest("resnet", 8, data.class_count, SHAPE)
+        made = learner(request, inputs=data.inputs)
+        for batch in islice(data.training.epoch(0, 0), 12):
+            made.train(batch, True, Flags())
+    return made.network.state_dict()
+
+
+def test_a_step_reads_no_slot_that_is_free(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = weights_of_an_epoch(options)
+    poison_free_slots(monkeypatch)
+    for name, found in weights_of_an_epoch(options).items():
+        assert torch.equal(found, expected[name]), name

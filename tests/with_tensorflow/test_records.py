@@ -13,6 +13,7 @@ from imagenet_workloads.frameworks.tensorflow.data import choose
 from imagenet_workloads.train.data import Batch, Data
 from support.decoded import decoded_at_the_end
 from support.digits import digit, label
+from support.reading import poison_free_slots
 from support.tiny_records import MEAN, STD, write_dataset, write_shard
 
 TRAIN, VALIDATION, BATCH = 53, 23, 8
@@ -184,3 +185,10 @@ def test_files_can_be_named_without_a_dataset(tmp_path: Path) -> None:
 def test_no_data_is_told() -> None:
     with pytest.raises(InputError, match=r"no data: write .*--data-train FILE"):
         choose(parse([]), 0, 1, 1)
+
+
+def test_what_was_copied_of_a_slot_stays(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [batch.data.numpy().copy() for batch in opened(dataset).training.epoch(0, 0)]
+    poison_free_slots(monkeypatch)
+    kept = list(opened(dataset).training.epoch(0, 0))
+    assert all((one.data.numpy() == two).all() for one, two in zip(kept, expected, strict=True))

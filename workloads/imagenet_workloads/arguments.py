@@ -114,18 +114,19 @@ def key(text: str) -> str:
     return text
 
 
-def available_cores(cgroup: Path = CGROUP) -> int:
+def available_cores(cgroup: Path = CGROUP, at_most: int | None = None) -> int:
     """How many cores this process may use, at least 1; a limit of 1.5 counts as 2.
 
     A pod sees all cores of its node. Threads beyond its CPU limit would only be throttled. Without
     a limit, those beyond its request would take time from the other pods of the node. Without
-    both, the pods of one Job on a node divide its cores.
+    both, the pods of one Job on a node divide its cores, and `at_most` so many are taken.
     """
     allowed = len(os.sched_getaffinity(0))
     environment = Environment.from_mapping(os.environ)
     bounds = [one for one in (_cpu_limit(cgroup), environment.cpus) if one is not None]
     if not bounds:
-        return math.ceil(allowed / max(1, environment.pods_on_node or 1))
+        share = math.ceil(allowed / max(1, environment.pods_on_node or 1))
+        return share if at_most is None else min(share, at_most)
     return max(1, min([allowed, *map(math.ceil, bounds)]))
 
 

@@ -223,7 +223,8 @@ def prepare(encoded: bytes, origin: str, inputs: Inputs) -> NDArray[np.float32]:
 def normalize(pixels: Pixels, inputs: Inputs) -> NDArray[np.float32]:
     """Return the network's input, 1 x channels x height x width, of an image of its size."""
     layout = Normalized(inputs.mean, inputs.std, channels_first=True)
-    images = layout.allocate(1, Size(*pixels.shape[:2]), pixels.shape[2])
+    shape = layout.shape(Size(*pixels.shape[:2]), pixels.shape[2])
+    images = np.empty((1, *shape), np.float32)
     layout.put(images, 0, pixels)
     return images
 

@@ -17,6 +17,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "one",
         "zero",
     ),
+    "--decoding": ("processes", "threads"),
     "--gc-type": ("none", "2bit"),
 }
 """Option → its values."""

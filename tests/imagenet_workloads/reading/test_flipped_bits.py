@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from imagenet_workloads.dataset import read_dataset, require_whole
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.reading.augmentation import Recipe
-from imagenet_workloads.reading.batches import OrderedTraining, WorkerShare
+from imagenet_workloads.reading.batches import WorkerShare
 from imagenet_workloads.reading.decode import JpegImage, Region
 from imagenet_workloads.reading.records import open_split
 from support.pictures import collection, write_tar_of_tars
 from support.preparation import prepare, verify
+from support.reading import trained
 
 IMAGES = collection({"n01": 6, "n02": 6})
 Pixels = NDArray[np.uint8]
@@ -27,13 +28,13 @@ def dataset(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return prepare(source, tmp_path / "data", "--shards", "1", "--format", request.param)
 
 
-def trained(folder: Path) -> Pixels:
+def epoch(folder: Path) -> Pixels:
     """What an epoch trains, after the checks of training."""
     sealed = read_dataset(folder)
     require_whole(sealed, folder)
     records = open_split(sealed.train, sealed.format, folder)
-    (batch,) = OrderedTraining(records, Recipe((3, 8, 8)), WorkerShare(0, 1, 12), 2).epoch(0)
-    return batch.images.copy()
+    (batch,) = trained(records, Recipe((3, 8, 8)), WorkerShare(0, 1, 12))
+    return batch.images
 
 
 def is_decoded(encoded: bytes) -> bool:
@@ -68,9 +69,9 @@ def shard_of(dataset: Path) -> Path:
 def test_record_io_trains_other_pixels_that_only_the_checksums_find(
     dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before, shard = trained(dataset), shard_of(dataset)
+    before, shard = epoch(dataset), shard_of(dataset)
     flip_inside_an_image(shard, is_decoded)
-    after = trained(dataset)
+    after = epoch(dataset)
     changed = [place for place in range(12) if not np.array_equal(before[place], after[place])]
     assert len(changed) == 1
     assert verify(dataset) == 3
@@ -81,11 +82,11 @@ def test_record_io_trains_other_pixels_that_only_the_checksums_find(
 def test_record_io_names_an_image_that_cannot_be_decoded_any_more(dataset: Path) -> None:
     flip_inside_an_image(shard_of(dataset), lambda image: not is_decoded(image))
     with pytest.raises(InputError, match=rf"{re.escape(shard_of(dataset).name)}: record \d+ "):
-        trained(dataset)
+        epoch(dataset)
 
 
 @pytest.mark.parametrize("dataset", ["TFRecord"], indirect=True)
 def test_tf_record_names_the_record_by_its_checksum(dataset: Path) -> None:
     flip_inside_an_image(shard_of(dataset), is_decoded)
     with pytest.raises(InputError, match=r"record \d+ .*: the checksum of its data is wrong"):
-        trained(dataset)
+        epoch(dataset)

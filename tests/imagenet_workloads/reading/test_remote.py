@@ -19,7 +19,7 @@ from imagenet_workloads.dataset import RECORD_IO, Dataset, Split, WriterVersion,
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.reading import remote_records
 from imagenet_workloads.reading.augmentation import Recipe
-from imagenet_workloads.reading.batches import OrderedTraining, OrderedValidation, WorkerShare
+from imagenet_workloads.reading.batches import WorkerShare
 from imagenet_workloads.reading.cache import BlockCache, require_room
 from imagenet_workloads.reading.records import Records, open_split
 from imagenet_workloads.reading.remote_dataset import open_remote_dataset
@@ -31,6 +31,7 @@ from support.image_splits import FORMATS, write_split
 from support.pictures import jpeg
 from support.processes import wait_until
 from support.published import BUCKET, bucket_folder, files, publish_to
+from support.reading import ordered_training, validated
 from support.s3_server import S3Server, serve_s3
 
 IMAGES = [jpeg(number) for number in range(140)]
@@ -92,10 +93,11 @@ def keep(records: RemoteRecords, cache: Path, worker: int, workers: int) -> int:
 def train(records: Records, worker: int, workers: int, *epochs: tuple[int, int]) -> bytes:
     """Read epochs, each from a position; return a digest of all pixels and labels."""
     share = WorkerShare(worker, workers, batch_size_per_process=16)
-    training, digest = OrderedTraining(records, RECIPE, share, 2), hashlib.sha256()
-    for number, position in epochs:
-        for batch in training.epoch(number, position):
-            digest.update(batch.images.tobytes() + batch.labels.tobytes())
+    digest = hashlib.sha256()
+    with ordered_training(records, RECIPE, share) as training:
+        for number, position in epochs:
+            for batch in training.epoch(number, position):
+                digest.update(batch.images.tobytes() + batch.labels.tobytes())
     return digest.digest()
 
 
@@ -171,7 +173,7 @@ def test_validation_images_are_those_of_the_volume(server: S3Server, tmp_path: P
     remote.keep(tmp_path / "cache", remote.blocks([range(6)]))
     for worker in range(2):
         found, expected = (
-            [batch.images for batch in OrderedValidation(one, RECIPE, 4, 2).batches(worker, 2)]
+            [batch.images for batch in validated(one, RECIPE, 4, worker, 2)]
             for one in (remote, local)
         )
         assert np.array_equal(found, expected)

@@ -124,6 +124,7 @@ def test_a_checkpoint_without_its_length_is_named(tmp_path: Path) -> None:
     [
         (["--num-epochs", "7"], True),
         (["--data-nthreads", "9"], True),
+        (["--decoding", "processes"], True),
         (["--checkpoint-keep", "9"], True),
         (["--lr", "0.2"], False),
         (["--network", "lenet"], False),

@@ -1,18 +1,24 @@
 """Reads records for training in the order of `train.order`, the same for every framework.
 
 `records` finds the records of RecordIO and TFRecord files, and `record_formats` takes them apart.
-`lane_reader` reads windows of them. `decode` and `augmentation` turn a JPEG into pixels. `batches`
-does all of that ahead, in threads. A framework wraps the batches in its own arrays:
+`lane_reader` reads windows of them into shared memory (`windows`, `memory`). `decoders` are threads
+or programs; each turns records into images of a slot (`decoding`, by `augmentation` and `decode`),
+and `slots` are used again. `batches` begins the next ones ahead. A framework wraps them in its own
+arrays:
 
     records = open_split(dataset.train, dataset.format, folder)  # or open_paths("a.rec;b.rec")
     recipe = Recipe((3, 224, 224), augmentation_options)
     share = WorkerShare(worker=0, workers=8, batch_size_per_process=256, seed=0)
-    training = OrderedTraining(records, recipe, share, threads=available_cores())
+    decoding = Decoding(decoders=available_cores())
+    training = OrderedTraining(records, recipe, share, decoding)
     for batch in training.epoch(number=0, position=0):
         batch.images, batch.labels, batch.count  # (256, 224, 224, 3) uint8, (256,) int64, 256
+    training.close()
+    decoding.close()
 
 `epoch` starts at any position, which is how many images all workers have trained of it. It yields
-`batches_per_epoch` batches, less those before that position.
+`batches_per_epoch` batches, less those before that position. The images of one are overwritten once
+the next one is asked for.
 
 Imports no framework.
 """

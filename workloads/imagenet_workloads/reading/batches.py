@@ -1,48 +1,55 @@
 """Batches of decoded images: the training images in their order, each validation image once.
 
-Threads read and decode AHEAD batches while the caller trains. Which images a batch has, and how
-they are augmented, depends on the seed, the epoch and the positions, not on threads or workers.
+A thread begins batches while the caller trains: as many as there are free slots (`slots`). Records
+are read into shared memory (`windows`), and decoders fill the slots (`decoders`). Which images a
+batch has, and how they are augmented, depends on the seed, the epoch and the positions, not on
+decoders or workers.
 
 A batch b of an epoch has the positions from b * global_batch_size on, those of all workers
 together. The last one has what is left, and after a resume from a position within a batch the first
 one has what is missing: `count` says how many images of a batch are real. To give each image
 the same weight, sum the loss over them and divide by the full batch size.
+
+The images of a batch lie in its slot: they are another batch's once the next batch is asked for.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_workloads.arguments import available_cores
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.reading.augmentation import (
-    MIXING,
-    Recipe,
-    training_pixels,
-    validation_pixels,
+from imagenet_workloads.reading.augmentation import MIXING, Recipe
+from imagenet_workloads.reading.decoders import Decoders, ProgramDecoders, ThreadDecoders
+from imagenet_workloads.reading.decoding import (
+    DamagedRecordError,
+    Decoder,
+    Encoded,
+    Stage,
+    Task,
 )
-from imagenet_workloads.reading.decode import Pixels
-from imagenet_workloads.reading.lane_reader import LaneReader, PendingRecord
+from imagenet_workloads.reading.lane_reader import LaneReader, largest_block
 from imagenet_workloads.reading.mixing import Mixing, draw_mixing
 from imagenet_workloads.reading.records import Records
-from imagenet_workloads.train.order import Order, uniform_draws, worker_positions
+from imagenet_workloads.reading.slots import SlotArrays, Slots, SlotShape
+from imagenet_workloads.reading.windows import DroppedError, PendingRecord, Wanted, Windows
+from imagenet_workloads.train.options.groups import PROCESSES, THREADS
+from imagenet_workloads.train.order import Integers, Order, uniform_draws, worker_positions
 
-# Batches in the making. More would only cost memory: threads start the second one as soon as the
-# first one has no image left for them.
-AHEAD = 2
-# Reads at a time; they wait for the disk and need no core.
-READERS = 8
+# Slots of training and of validation: one is read by the step, and the others are in the making.
+SLOTS, VALIDATION_SLOTS = 4, 3
 # The label of what fills a batch and is no image.
 PADDING = -1
 # Positions whose records are computed at a time: 4 MiB of memory.
 POSITIONS = 1 << 15
-# Images of a task for a thread: one by one, handing them over would cost a twentieth.
+# Images of a task for a decoder: one by one, handing them over would cost a twentieth.
 TASK = 8
 
 
@@ -76,12 +83,13 @@ class ImageBatch:
 
     Attributes:
         images: of the batch size, as the recipe's layout says; without one (images, height, width,
-            channels) in uint8.
+            channels) in uint8. Only they are overwritten, after the next batch is asked for.
         labels: (batch size,), from 0; PADDING for what fills the batch and is no image.
         count: how many, from the first, are real; the rest repeats them, or is 0 without any.
         identities: (batch size,), of the records that were read, in 64 bits.
         first: position of the first image of all workers' batches, for training.
         mixing: of the real ones; None if they are not mixed.
+        waits: what is added here has to return before the images are overwritten.
     """
 
     images: NDArray[Any]
@@ -90,10 +98,113 @@ class ImageBatch:
     identities: NDArray[np.uint64]
     first: int = 0
     mixing: Mixing | None = None
+    waits: list[Callable[[], None]] = field(default_factory=list)
 
 
-# From the place of an image in its batch and its bytes to pixels.
-_Decode = Callable[[int, bytes], Pixels]
+class Decoding:
+    """What decodes for training and validation: decoders, and the memory that they share.
+
+    Attributes:
+        memory: of the records, once it is open.
+    """
+
+    memory: Windows
+
+    def __init__(self, decoders: int, by: str | None = None) -> None:
+        """Plan it.
+
+        Args:
+            decoders: how many.
+            by: THREADS or PROCESSES; None is the faster.
+        """
+        self._count, self._by = decoders, by or _faster()
+        self._stages: list[tuple[Stage, Records, Slots]] = []
+        self._room = 0
+        self._decoders: Decoders | None = None
+
+    def add(self, stage: Stage, records: Records, slots: int, room: int) -> tuple[int, Slots]:
+        """Add what is decoded for, before it is open; return its number, and its slots.
+
+        Args:
+            stage: what for.
+            records: which images.
+            slots: how many.
+            room: bytes of records that are read ahead, at most.
+        """
+        assert self._decoders is None
+        made = Slots(stage.shape, slots)
+        self._stages.append((stage, records, made))
+        # Places of different lengths leave gaps; what is never used takes no memory.
+        self._room += 4 * room
+        return len(self._stages) - 1, made
+
+    def open(self) -> None:
+        """Start the decoders, unless they have; they end with the thread that calls this.
+
+        Raises:
+            WorkloadError: the machine lets no program start.
+        """
+        if self._decoders is not None:
+            return
+        self.memory = Windows(self._room)
+        stages = [stage for stage, _, _ in self._stages]
+        slots = [one.memory for _, _, one in self._stages]
+        if self._by == THREADS:
+            view = self.memory.arena.memory.view
+            decoder = Decoder(
+                lambda begin, length: bytes(view[begin : begin + length]),
+                stages,
+                [memory.view for memory in slots],
+            )
+            self._decoders = ThreadDecoders(self._count, decoder)
+            return
+        self._decoders = ProgramDecoders(
+            self._count,
+            self.memory.descriptor,
+            stages,
+            [memory.descriptor for memory in slots],
+            lambda stage, number: self._stages[stage][1].where(number),
+        )
+
+    def submit(self, task: Task, pending: Sequence[PendingRecord], work: "_Work") -> None:
+        """Decode a task once its records are read; their memory is kept until it has ended."""
+        assert self._decoders is not None
+        decoders, lock = self._decoders, threading.Lock()
+        reads = {id(one.reading): one.reading for one in pending}.values()
+        left = len(reads)
+        failed: BaseException | None = None
+
+        def done(error: BaseException | None, _kept: Sequence[PendingRecord] = pending) -> None:
+            work.end(task, error)
+
+        def read(error: BaseException | None) -> None:
+            nonlocal left, failed
+            with lock:
+                left, failed = left - 1, failed or error
+                if left:
+                    return
+            if failed is not None:
+                done(failed)
+                return
+            try:
+                decoders.submit(task, done)
+            except BaseException as error:
+                done(error)
+
+        for reading in reads:
+            reading.then(read)
+
+    def close(self) -> None:
+        """End the decoders and the reads; nobody takes a batch any more."""
+        if self._decoders is not None:
+            self.memory.close()
+            self._decoders.close()
+
+
+def _faster() -> str:
+    """Return what decodes faster here: threads on one or two cores, and without Linux's memory."""
+    is_linux = sys.platform == "linux"
+    return PROCESSES if is_linux and available_cores() > 2 else THREADS
 
 
 class OrderedTraining:
@@ -103,10 +214,25 @@ class OrderedTraining:
         images: of all workers together.
         batches_per_epoch: the same on every worker; a whole number of accumulated ones.
         global_batch_size: images a step of all workers.
+        slots: of its batches.
     """
 
-    def __init__(self, records: Records, recipe: Recipe, share: WorkerShare, threads: int) -> None:
-        """Take the images of the split, their augmentation, and the threads that decode.
+    def __init__(
+        self,
+        records: Records,
+        recipe: Recipe,
+        share: WorkerShare,
+        decoding: Decoding,
+        epochs: int | None = None,
+    ) -> None:
+        """Take the images of the split, their augmentation, and who decodes.
+
+        Args:
+            records: of the split.
+            recipe: of their augmentation.
+            share: which of them.
+            decoding: not open yet.
+            epochs: after so many none is begun ahead; None begins none.
 
         Raises:
             InputError: there are fewer images than workers.
@@ -120,8 +246,17 @@ class OrderedTraining:
         self.global_batch_size = share.global_batch_size
         update = share.global_batch_size * share.accumulation_steps
         self.batches_per_epoch = -(-records.count // update) * share.accumulation_steps
-        self._records, self._recipe, self._share, self._threads = records, recipe, share, threads
-        self._order = Order(records.count, share.seed)
+        self._records, self._recipe, self._share = records, recipe, share
+        self._order, self._epochs = Order(records.count, share.seed), epochs
+        self._decoding = decoding
+        stage = _stage(recipe, share.batch_size_per_process, share.seed)
+        # Of each lane a block is read while the last images of the one before are decoded.
+        lanes = len(self._order.lanes_of(share.worker, share.workers))
+        room = (lanes + SLOTS * stage.shape.size) * largest_block(records)
+        self._stage, self.slots = decoding.add(stage, records, SLOTS, room)
+        # The batches that are begun, and the epoch and position of the next one between epochs.
+        self._ahead: _Ahead | None = None
+        self._next: tuple[int, int] | None = None
 
     def first_batch(self, position: int) -> int:
         """Return the batch that a position is in."""
@@ -130,32 +265,81 @@ class OrderedTraining:
     def epoch(self, number: int, position: int = 0) -> Iterator[ImageBatch]:
         """Yield the epoch's batches from the one that has a position, without images before it.
 
+        The first batches of the next epoch are begun when this one's are. One epoch is read at a
+        time: who asks for another one gets no more of this one.
+
         Raises:
             InputError: a record is damaged.
-            WorkloadError: a file cannot be read.
+            WorkloadError: a file cannot be read, or a decoder has died.
         """
+        self._decoding.open()
+        ahead = self._ahead
+        if ahead is None or self._next != (number, position):
+            self.close()
+            ahead = self._ahead = _Ahead(
+                self.slots,
+                self._records,
+                lambda wanted: self._batches(number, position, wanted),
+            )
+        self._next = None
+        last = self.batches_per_epoch - 1
+        try:
+            for batch in range(self.first_batch(position), last + 1):
+                with ahead.take() as taken:
+                    if batch == last and number + 1 < self._end(number) and self._ahead is ahead:
+                        self._next = (number + 1, 0)
+                    yield taken
+        finally:
+            if self._ahead is ahead and self._next is None:
+                self.close()
+
+    def close(self) -> None:
+        """Begin no batch any more, and forget those that are begun."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    def _end(self, number: int) -> int:
+        """Return the epoch before which no more are begun with one."""
+        return number + 1 if self._epochs is None else max(self._epochs, number + 1)
+
+    def _batches(self, number: int, position: int, wanted: Wanted) -> "Generator[_Begin]":
+        """Yield what begins each batch in a slot: of an epoch, and of those after it."""
+        yield from self._of_epoch(number, position, wanted)
+        for later in range(number + 1, self._end(number)):
+            yield from self._of_epoch(later, 0, wanted)
+
+    def _of_epoch(self, number: int, position: int, wanted: Wanted) -> "Iterator[_Begin]":
         share, records = self._share, self._records
         recipe = self._recipe.of_epoch(number)
-        needed = self._needed(number, position)
-        with records.ahead(needed), _threads(self._threads) as (decoders, readers):
-            lanes = LaneReader(records, self._order, number, share.worker, share.workers, readers)
-
-            def start(batch: int) -> _PendingBatch:
+        with records.ahead(self._needed(number, position)):
+            lanes = LaneReader(
+                records,
+                self._order,
+                number,
+                share.worker,
+                share.workers,
+                self._decoding.memory,
+                wanted,
+            )
+            for batch in range(self.first_batch(position), self.batches_per_epoch):
                 begin = max(batch * share.global_batch_size, position)
                 end = min((batch + 1) * share.global_batch_size, self.images)
                 own = worker_positions(begin, end, share.worker, share.workers)
-                numbers = uniform_draws(share.seed, number, own, recipe.draws)
-                draws = numbers.tolist()
-                return self._start(
-                    decoders,
-                    begin,
-                    lanes.begin(own),
-                    lambda place, encoded: training_pixels(encoded, draws[place], recipe),
-                    draw_mixing(numbers[:, MIXING], recipe.target, recipe.augmentation),
-                )
 
-            batches = range(self.first_batch(position), self.batches_per_epoch)
-            yield from _ahead(start, batches)
+                def start(slot: int, own: Integers = own, begin: int = begin) -> _PendingBatch:
+                    mixing = None
+                    if recipe.augmentation.mixup or recipe.augmentation.cutmix:
+                        draws = uniform_draws(share.seed, number, own, recipe.draws)[:, MIXING]
+                        mixing = draw_mixing(draws, recipe.target, recipe.augmentation)
+                    pending = lanes.begin(own)
+                    first = int(own[0]) if len(own) else 0
+                    task = Task(self._stage, slot, 0, number, first, share.workers, ())
+                    return _PendingBatch(
+                        self._decoding, self.slots.arrays[slot], task, pending, begin, mixing
+                    )
+
+                yield start
 
     def _needed(self, number: int, position: int) -> Iterator[int]:
         """Yield the records of this worker in the order of an epoch, from a position on."""
@@ -165,19 +349,6 @@ class OrderedTraining:
             end = min(begin + step, self.images)
             own = worker_positions(begin, end, share.worker, share.workers)
             yield from self._order.at(number, own).tolist()
-
-    def _start(
-        self,
-        decoders: ThreadPoolExecutor,
-        first: int,
-        pending: list[PendingRecord],
-        decode: _Decode,
-        mixing: Mixing | None,
-    ) -> "_PendingBatch":
-        size = self._share.batch_size_per_process
-        return _PendingBatch.start(
-            decoders, self._records, self._recipe, size, pending, decode, first, mixing
-        )
 
 
 def validation_share(images: int, worker: int, workers: int) -> range:
@@ -191,108 +362,210 @@ class OrderedValidation:
 
     Attributes:
         images: of all workers together.
+        slots: of its batches.
     """
 
-    def __init__(self, records: Records, recipe: Recipe, batch_size: int, threads: int) -> None:
-        """Take the images of the split, and the images of a batch."""
+    def __init__(
+        self, records: Records, recipe: Recipe, batch_size: int, decoding: Decoding
+    ) -> None:
+        """Take the images of the split, the images of a batch, and who decodes, not open yet."""
         self.images = records.count
-        self._records, self._recipe = records, recipe
-        self._batch_size, self._threads = batch_size, threads
+        self._records, self._size, self._decoding = records, batch_size, decoding
+        stage = _stage(recipe, batch_size)
+        # Each batch is read by itself.
+        room = (VALIDATION_SLOTS + 1) * batch_size * records.largest
+        self._stage, self.slots = decoding.add(stage, records, VALIDATION_SLOTS, room)
+        self._ahead: _Ahead | None = None
 
     def batches(self, worker: int, workers: int) -> Iterator[ImageBatch]:
-        """Yield the batches of one worker: a contiguous part of the records, in their order."""
+        """Yield the batches of one worker: a contiguous part of the records, in their order.
+
+        Who asks for them again gets no more of the former ones.
+        """
+        self._decoding.open()
+        self.close()
         own = validation_share(self.images, worker, workers)
-        size = self._batch_size
-        with _threads(self._threads) as (decoders, readers):
+        ahead = self._ahead = _Ahead(
+            self.slots, self._records, lambda wanted: self._batches(own, wanted)
+        )
+        try:
+            for _ in range(own.start, own.stop, self._size):
+                with ahead.take() as taken:
+                    yield taken
+        finally:
+            if self._ahead is ahead:
+                self.close()
 
-            def start(begin: int) -> _PendingBatch:
-                numbers = range(begin, min(begin + size, own.stop))
+    def close(self) -> None:
+        """Begin no batch any more, and forget those that are begun."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    def _batches(self, own: range, wanted: Wanted) -> "Generator[_Begin]":
+        size, records = self._size, self._records
+        for begin in range(own.start, own.stop, size):
+
+            def start(slot: int, begin: int = begin) -> _PendingBatch:
                 pending: list[PendingRecord] = []
-                for run in self._records.runs(numbers):
-                    read = readers.submit(self._records.read, run)
-                    pending += [PendingRecord(one, read, place) for place, one in enumerate(run)]
-                return _PendingBatch.start(
-                    decoders,
-                    self._records,
-                    self._recipe,
-                    size,
-                    pending,
-                    lambda _, encoded: validation_pixels(encoded, self._recipe),
-                )
+                for run in records.runs(range(begin, min(begin + size, own.stop))):
+                    pending += self._decoding.memory.read(records, run, wanted)
+                task = Task(self._stage, slot, 0, 0, 0, 0, ())
+                return _PendingBatch(self._decoding, self.slots.arrays[slot], task, pending)
 
-            yield from _ahead(start, range(own.start, own.stop, size))
+            yield start
+
+
+def _stage(recipe: Recipe, size: int, seed: int | None = None) -> Stage:
+    layout = recipe.layout
+    shape = layout.shape(recipe.target, recipe.image_shape[0])
+    return Stage(recipe, SlotShape(size, shape, layout.dtype), seed)
+
+
+class _Work:
+    """The tasks of a batch."""
+
+    def __init__(self, tasks: int) -> None:
+        self._left, self._lock, self._ended = tasks, threading.Lock(), threading.Event()
+        self._errors: list[tuple[int, BaseException]] = []
+        if not tasks:
+            self._ended.set()
+
+    def end(self, task: Task, error: BaseException | None) -> None:
+        """Note the end of a task."""
+        with self._lock:
+            self._left -= 1
+            if error is not None:
+                self._errors.append((task.place, error))
+            if not self._left:
+                self._ended.set()
+
+    def wait(self) -> BaseException | None:
+        """Wait for the end of all; return the error of the first one that has one."""
+        self._ended.wait()
+        return min(self._errors, key=lambda found: found[0])[1] if self._errors else None
 
 
 class _PendingBatch:
-    """A batch that threads decode."""
+    """A batch in the making."""
 
-    def __init__(self, batch: ImageBatch, tasks: "Sequence[Future[None]]") -> None:
-        self._batch, self._tasks = batch, tasks
-
-    @classmethod
-    def start(
-        cls,
-        decoders: ThreadPoolExecutor,
-        records: Records,
-        recipe: Recipe,
-        size: int,
+    def __init__(
+        self,
+        decoding: Decoding,
+        arrays: SlotArrays,
+        task: Task,
         pending: Sequence[PendingRecord],
-        decode: _Decode,
         first: int = 0,
         mixing: Mixing | None = None,
-    ) -> "_PendingBatch":
-        """Hand the images over to threads, a few at a time."""
-        layout = recipe.layout
-        images = layout.allocate(size, recipe.target, recipe.image_shape[0])
-        labels, identities = np.zeros(size, np.int64), np.zeros(size, np.uint64)
+    ) -> None:
+        """Hand the images over to decoders, a few at a time; `task` is of the first image."""
+        self.slot, self._arrays, self._count = task.slot, arrays, len(pending)
+        self._first, self._mixing = first, mixing
+        begins = range(0, len(pending), TASK)
+        self.work = _Work(len(begins))
+        for begin in begins:
+            part = pending[begin : begin + TASK]
+            records = [Encoded(one.number, one.parser, one.begin, one.length) for one in part]
+            decoding.submit(
+                task._replace(
+                    place=begin, position=task.position + begin * task.stride, records=records
+                ),
+                part,
+                self.work,
+            )
 
-        def run(begin: int) -> None:
-            for place, record in enumerate(pending[begin : begin + TASK], start=begin):
-                found = records.parse(record.number, record.take())
-                labels[place], identities[place] = found.label, found.identity
-                try:
-                    layout.put(images, place, decode(place, found.encoded))
-                except ValueError as error:
-                    raise records.damaged(record.number, str(error)) from None
-
-        tasks = [decoders.submit(run, begin) for begin in range(0, len(pending), TASK)]
-        return cls(ImageBatch(images, labels, len(pending), identities, first, mixing), tasks)
-
-    def finish(self) -> ImageBatch:
+    def finish(self, records: Records) -> ImageBatch:
         """Wait for the images."""
-        for task in self._tasks:
-            task.result()
-        batch = self._batch
-        padding = np.arange(batch.count, len(batch.labels))
-        if batch.count:
-            batch.images[padding] = batch.images[padding % batch.count]
+        error = self.work.wait()
+        if isinstance(error, DamagedRecordError):
+            raise records.damaged(error.number, error.what)
+        if error is not None:
+            raise error
+        images, labels, identities = self._arrays
+        labels = labels.copy()
+        padding = np.arange(self._count, len(labels))
+        if self._count:
+            images[padding] = images[padding % self._count]
         else:
-            batch.images[:] = 0
-        batch.labels[padding] = PADDING
-        return batch
+            images[:] = 0
+        labels[padding] = PADDING
+        return ImageBatch(images, labels, self._count, identities.copy(), self._first, self._mixing)
 
 
-def _ahead(start: Callable[[int], _PendingBatch], batches: range) -> Iterator[ImageBatch]:
-    """Yield the batches that `start` begins, AHEAD of them at a time."""
-    begun: deque[_PendingBatch] = deque()
-    for batch in batches:
-        begun.append(start(batch))
-        if len(begun) > AHEAD:
-            yield begun.popleft().finish()
-    while begun:
-        yield begun.popleft().finish()
+_Begin = Callable[[int], _PendingBatch]
+"""Begins a batch in a slot."""
 
 
-@contextmanager
-def _threads(decoders: int) -> Iterator[tuple[ThreadPoolExecutor, ThreadPoolExecutor]]:
-    """Run threads that decode and threads that read; what is not begun at the end is dropped."""
-    # Otherwise OpenCV would start its own threads for each of ours.
-    cv2.setNumThreads(1)
-    decoding = ThreadPoolExecutor(decoders, "decode")
-    reading = ThreadPoolExecutor(READERS, "read")
-    try:
-        yield decoding, reading
-    finally:
-        # Decoders wait for readers, so readers must finish what decoders have begun.
-        decoding.shutdown(cancel_futures=True)
-        reading.shutdown(cancel_futures=True)
+class _Ahead:
+    """Batches that a thread begins, each as soon as there is a slot."""
+
+    def __init__(
+        self,
+        slots: Slots,
+        records: Records,
+        batches: Callable[[Wanted], "Generator[_Begin]"],
+    ) -> None:
+        """Start the thread."""
+        self._slots, self._records, self._wanted = slots, records, Wanted()
+        self._begins = batches(self._wanted)
+        self._is_empty = False
+        self._begun: SimpleQueue[_PendingBatch | BaseException | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._begin, name="read-ahead", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def take(self) -> Iterator[ImageBatch]:
+        """Wait for the next batch; its slot is free after the block.
+
+        Raises:
+            InputError: a record is damaged.
+            WorkloadError: a file cannot be read, or a decoder has died.
+        """
+        pending = None if self._is_empty else self._next()
+        if not isinstance(pending, _PendingBatch):
+            raise pending or self._wanted.error or RuntimeError("no batch was begun")
+        waits: Sequence[Callable[[], None]] = ()
+        try:
+            batch = pending.finish(self._records)
+            waits = batch.waits
+            yield batch
+        finally:
+            self._slots.give_back(pending.slot, waits)
+
+    def close(self) -> None:
+        """End the thread, and free the slots of what it has begun."""
+        if sys.is_finalizing():
+            # Of a generator that nobody has closed: no other thread runs any more.
+            return
+        self._wanted.end(DroppedError())
+        while not self._is_empty:
+            pending = self._next()
+            if isinstance(pending, _PendingBatch):
+                pending.work.wait()
+                self._slots.give_back(pending.slot)
+        self._thread.join()
+
+    def _next(self) -> "_PendingBatch | BaseException | None":
+        begun = self._begun.get()
+        self._is_empty = begun is None
+        return begun
+
+    def _begin(self) -> None:
+        try:
+            with closing(self._begins):
+                for begin in self._begins:
+                    slot = self._slots.take()
+                    pending = None
+                    try:
+                        if self._wanted.error is None:
+                            pending = begin(slot)
+                    finally:
+                        if pending is None:
+                            self._slots.give_back(slot)
+                    if pending is None:
+                        break
+                    self._begun.put(pending)
+        except BaseException as error:
+            self._begun.put(error)
+        finally:
+            self._begun.put(None)

@@ -1,37 +1,28 @@
 """Reads the records of one worker in the order of an epoch: a window of each lane at a time.
 
-`Batches` asks for records well before it needs them; the reads run in threads meanwhile. Each read
-has one or more whole windows, so that it is at least READ_BYTES long if its lane is. If the number
-of workers does not divide the number of lanes, a worker reads only its own records of a window.
-Memory holds the records of the windows that have begun: half a read a lane on average.
+`batches` asks for records well before it needs them; threads read them into shared memory
+meanwhile (`windows`). Each read has one or more whole windows, so that it is at least READ_BYTES
+long if its lane is. If the number of workers does not divide the number of lanes, a worker reads
+only its own records of a window. Memory holds the records of the windows that have begun: a read a
+lane when an epoch begins, half of it on average; what was taken once stays taken.
 """
 
 import math
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from imagenet_workloads.reading.records import Records
-from imagenet_workloads.train.order import Integers, Order
+from imagenet_workloads.reading.windows import PendingRecord, Wanted, Windows
+from imagenet_workloads.train.order import WINDOW, Integers, Order
 
 READ_BYTES = 1 << 20
 
 
-class PendingRecord:
-    """A record whose read may still run."""
-
-    def __init__(self, number: int, read: "Future[list[bytes]]", place: int) -> None:
-        """Take the record's number, the read, and the record's place in it."""
-        self.number = number
-        self._read, self._place = read, place
-
-    def take(self) -> bytes:
-        """Wait for the record, and return it once: memory no longer holds it."""
-        records = self._read.result()
-        record, records[self._place] = records[self._place], b""
-        return record
+def largest_block(records: Records) -> int:
+    """Return the most bytes that are read of a lane at a time."""
+    return READ_BYTES + WINDOW * records.largest
 
 
 @dataclass
@@ -60,7 +51,8 @@ class LaneReader:
         epoch: int,
         worker: int,
         workers: int,
-        executor: Executor,
+        memory: Windows,
+        wanted: Wanted,
     ) -> None:
         """Take what is read.
 
@@ -70,10 +62,12 @@ class LaneReader:
             epoch: from 0.
             worker: from 0.
             workers: how many there are.
-            executor: runs the reads.
+            memory: where they are read to.
+            wanted: reads that have not begun end with it.
         """
         self._records, self._order, self._epoch = records, order, epoch
-        self._worker, self._workers, self._executor = worker, workers, executor
+        self._worker, self._workers = worker, workers
+        self._memory, self._wanted = memory, wanted
         # Of one lane, every so many turns belong to this worker.
         self._stride = math.lcm(order.lanes, workers)
         self._blocks: dict[int, _Block] = {}
@@ -106,9 +100,8 @@ class LaneReader:
             own += more
         records: dict[int, PendingRecord] = {}
         for run in self._records.runs(sorted(own)):
-            read = self._executor.submit(self._records.read, run)
-            for place, number in enumerate(run):
-                records[number] = PendingRecord(number, read, place)
+            read = self._memory.read(self._records, run, self._wanted)
+            records |= {one.number: one for one in read}
         return _Block(window.next, records)
 
     def _own(self, position: int, window: _Window) -> list[int]:

@@ -14,10 +14,16 @@ from imagenet_workloads.reading.decode import Pixels, Size
 
 
 class Layout(Protocol):
-    """The memory of a batch."""
+    """The memory of a batch.
 
-    def allocate(self, images: int, size: Size, channels: int) -> NDArray[Any]:
-        """Return an array whose first axis is the images."""
+    Attributes:
+        dtype: of its numbers.
+    """
+
+    dtype: np.dtype[Any]
+
+    def shape(self, size: Size, channels: int) -> tuple[int, ...]:
+        """Return the shape of an image."""
 
     def put(self, array: NDArray[Any], place: int, pixels: Pixels) -> None:
         """Fill in one image of (height, width, channels)."""
@@ -26,9 +32,11 @@ class Layout(Protocol):
 class Bytes:
     """(images, height, width, channels), uint8."""
 
-    def allocate(self, images: int, size: Size, channels: int) -> Pixels:
-        """Return memory without a value."""
-        return np.empty((images, *size, channels), np.uint8)
+    dtype: np.dtype[Any] = np.dtype(np.uint8)
+
+    def shape(self, size: Size, channels: int) -> tuple[int, ...]:
+        """Return the shape of an image."""
+        return (*size, channels)
 
     def put(self, array: NDArray[Any], place: int, pixels: Pixels) -> None:
         """Copy the pixels."""
@@ -37,6 +45,8 @@ class Bytes:
 
 class Normalized:
     """(pixel - mean) / std in float32: (images, channels, height, width), or channels last."""
+
+    dtype: np.dtype[Any] = np.dtype(np.float32)
 
     def __init__(
         self,
@@ -50,10 +60,9 @@ class Normalized:
         self._table = ((values - mean) / std).astype(np.float32)
         self._channels_first = channels_first
 
-    def allocate(self, images: int, size: Size, channels: int) -> NDArray[np.float32]:
-        """Return memory without a value."""
-        shape = (channels, *size) if self._channels_first else (*size, channels)
-        return np.empty((images, *shape), np.float32)
+    def shape(self, size: Size, channels: int) -> tuple[int, ...]:
+        """Return the shape of an image."""
+        return (channels, *size) if self._channels_first else (*size, channels)
 
     def put(self, array: NDArray[Any], place: int, pixels: Pixels) -> None:
         """Look up each pixel."""

@@ -1,6 +1,8 @@
 """Opens the ordered reader for the command line of a worker, whatever the framework."""
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from imagenet_workloads.arguments import available_cores
@@ -8,6 +10,7 @@ from imagenet_workloads.dataset import Dataset, read_dataset, require_whole
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import (
+    Decoding,
     ImageBatch,
     OrderedTraining,
     OrderedValidation,
@@ -16,11 +19,17 @@ from imagenet_workloads.reading.batches import (
 from imagenet_workloads.reading.layouts import Layout
 from imagenet_workloads.reading.records import Records, open_paths, open_split
 from imagenet_workloads.reading.remote_dataset import open_remote_dataset
+from imagenet_workloads.rendezvous.ddp import Process
+from imagenet_workloads.rendezvous.horovod import HorovodSlot
 from imagenet_workloads.train.data import Batch, Data, RecordsRead
 from imagenet_workloads.train.inputs import Inputs, choose_inputs
 from imagenet_workloads.train.options import Options
 
 Convert = Callable[[ImageBatch], Batch]
+# Each takes some 45 MB. Who wants more on a machine without a limit says so.
+MOST_DECODERS = 16
+# The processes of a training in this pod.
+_LOCAL_SIZES = (HorovodSlot.variables.local_size, Process.variables.local_size)
 
 
 class Training:
@@ -39,11 +48,11 @@ class Training:
         passed: Callable[[], None] = lambda: None,
         first_image: int = 0,
     ) -> Iterator[Batch]:
-        """Return an epoch's batches; no batch before them is read."""
+        """Yield an epoch's batches; no batch before them is read."""
         position = max(first_batch * self.ordered_batch, first_image)
         for batch in self._training.epoch(number, position):
             read = RecordsRead(number, batch.first, batch.identities[: batch.count])
-            yield replace(self._convert(batch), read=read)
+            yield replace(self._convert(batch), read=read, waits=batch.waits)
 
 
 class Validation:
@@ -55,8 +64,9 @@ class Validation:
         self.images = validation.images
 
     def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
-        """Return one rank's batches, in the order of the records."""
-        return map(self._convert, self._validation.batches(rank, ranks))
+        """Yield one rank's batches, in the order of the records."""
+        for batch in self._validation.batches(rank, ranks):
+            yield replace(self._convert(batch), waits=batch.waits)
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,7 @@ def open_ordered(
     accumulation_steps: int,
     layout: Callable[[Inputs], Layout],
     convert: Convert,
+    share_memory: Callable[[memoryview], Callable[[], None]] = lambda memory: lambda: None,
 ) -> Data:
     """Open the records that the command line names.
 
@@ -82,7 +93,9 @@ def open_ordered(
         ranks: the number of workers.
         accumulation_steps: batches per update.
         layout: returns how images lie in memory.
-        convert: makes a framework's arrays of a batch; nothing overwrites its memory.
+        convert: makes a framework's arrays of a batch, whose images are overwritten after the
+            next batch is asked for, and after what is in its `waits`.
+        share_memory: is given the memory of all batches, once, and returns what takes it back.
 
     Raises:
         InputError: no option names data, or it cannot be read.
@@ -92,17 +105,44 @@ def open_ordered(
     inputs = choose_inputs(options, found.dataset)
     recipe = _recipe(options, inputs, layout(inputs))
     share = WorkerShare(rank, ranks, size, accumulation_steps, options.cluster.seed)
-    # More threads than cores would only take turns.
-    threads = min(options.data.data_nthreads, available_cores())
-    training = Training(OrderedTraining(found.train, recipe, share, threads), convert)
-    validation = None
+    decoding = Decoding(decoding_cores(options.data.data_nthreads), options.data.decoding)
+    # `--test-io` reads one epoch.
+    epochs = None if options.data.test_io else options.optimizer.num_epochs
+    ordered = OrderedTraining(found.train, recipe, share, decoding, epochs)
+    training, validation = Training(ordered, convert), None
+    ends = ExitStack()
+    ends.callback(decoding.close)
+    ends.callback(share_memory(ordered.slots.memory.view))
+    ends.callback(ordered.close)
     if found.validation.count:
-        ordered = OrderedValidation(found.validation, recipe, size, threads)
-        validation = Validation(ordered, convert)
-    if found.dataset is None:
-        return Data(training, validation, inputs, (), options.model.num_classes, None)
-    classes, words = found.dataset.classes, found.dataset.class_words
-    return Data(training, validation, inputs, classes, len(classes), found.dataset.key, words)
+        validating = OrderedValidation(found.validation, recipe, size, decoding)
+        validation = Validation(validating, convert)
+        ends.callback(share_memory(validating.slots.memory.view))
+        ends.callback(validating.close)
+    # Now, so that they are ready when the network is.
+    decoding.open()
+    read = Data(training, validation, inputs, (), options.model.num_classes, None, close=ends.close)
+    dataset = found.dataset
+    if dataset is None:
+        return read
+    classes, words = dataset.classes, dataset.class_words
+    return replace(
+        read, classes=classes, class_count=len(classes), key=dataset.key, class_words=words
+    )
+
+
+def decoding_cores(wanted: int | None, variables: Mapping[str, str] = os.environ) -> int:
+    """Return the cores that decode images for this process; more would only take turns.
+
+    Without a wish these are those of its pod, less one for each process of the training there,
+    divided by these processes; on a whole machine MOST_DECODERS at most.
+    """
+    if wanted is not None:
+        return min(wanted, available_cores())
+    local = next(filter(None, map(variables.get, _LOCAL_SIZES)), "1")
+    processes = max(1, int(local)) if local.isdecimal() else 1
+    cores = available_cores(at_most=(MOST_DECODERS + 1) * processes)
+    return max(1, (cores - processes) // processes)
 
 
 def _recipe(options: Options, inputs: Inputs, layout: Layout) -> Recipe:

@@ -192,6 +192,10 @@ def parse_tf_record(record: bytes) -> LabelledImage:
     return LabelledImage(encoded, label - 1, length << 32 | _CHECKSUM.unpack(checksum)[0])
 
 
+PARSERS = (parse_record_io, parse_tf_record)
+"""By a format's number, which is what a decoder is told."""
+
+
 def _whole(label: float) -> int:
     """A label of a RecordIO record, which has it as a floating-point number."""
     if not label.is_integer():

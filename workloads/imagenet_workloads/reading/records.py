@@ -33,20 +33,20 @@ MOST_OPEN_FILES = 256
 @dataclass(frozen=True)
 class _Format:
     offsets: Callable[..., Iterator[int]]
-    parse: Callable[[bytes], LabelledImage]
+    parser: int
     identity: Callable[[record_formats.Read, int], int]
     label: Callable[[record_formats.Read, int], int]
 
 
 RECORD_IO_FORMAT = _Format(
     record_formats.record_io_offsets,
-    record_formats.parse_record_io,
+    record_formats.PARSERS.index(record_formats.parse_record_io),
     record_formats.record_io_identity,
     record_formats.record_io_label,
 )
 TF_RECORD_FORMAT = _Format(
     record_formats.tf_record_offsets,
-    record_formats.parse_tf_record,
+    record_formats.PARSERS.index(record_formats.parse_tf_record),
     record_formats.tf_record_identity,
     record_formats.tf_record_label,
 )
@@ -114,10 +114,44 @@ class Records:
         Raises:
             WorkloadError: the file cannot be read, or has become shorter.
         """
-        file, place = self._place(run.start)
-        edges = file.edges[place : place + len(run) + 1].tolist()
-        content = self._read(file, edges[0], edges[-1] - edges[0])
+        edges = self.edges(run)
+        content = self._read(self._place(run.start)[0], edges[0], edges[-1] - edges[0])
         return [content[a - edges[0] : b - edges[0]] for a, b in pairwise(edges)]
+
+    def fill(self, run: range, memory: memoryview) -> None:
+        """Read one of the `runs` into memory of its length.
+
+        Raises:
+            InputError: a record is damaged.
+            WorkloadError: the file cannot be read, or has become shorter.
+        """
+        file, place = self._place(run.start)
+        begin = int(file.edges[place])
+        with self._opened(file) as descriptor:
+            filled = 0
+            while filled < len(memory) and (
+                part := os.preadv(descriptor, [memory[filled:]], begin + filled)
+            ):
+                filled += part
+        self._count(filled)
+        if filled != len(memory):
+            raise damaged(file.path, f"it ends before byte {begin + len(memory)}")
+
+    def edges(self, run: range) -> list[int]:
+        """Return where each record of a run begins in its file, and the end of the last one."""
+        file, place = self._place(run.start)
+        edges: list[int] = file.edges[place : place + len(run) + 1].tolist()
+        return edges
+
+    @property
+    def largest(self) -> int:
+        """The bytes of the largest record."""
+        lengths = (np.diff(file.edges) for file in self._files if len(file.edges) > 1)
+        return max((int(one.max()) for one in lengths), default=0)
+
+    def parser(self, number: int) -> int:
+        """Return which of the PARSERS takes a record apart."""
+        return self._place(number)[0].format.parser
 
     @contextmanager
     def ahead(self, numbers: Iterable[int]) -> Iterator[None]:
@@ -136,7 +170,7 @@ class Records:
         """
         file, _ = self._place(number)
         try:
-            return file.format.parse(record)
+            return record_formats.PARSERS[file.format.parser](record)
         except ValueError as error:
             raise self.damaged(number, str(error)) from None
 
@@ -174,6 +208,11 @@ class Records:
         file, place = self._place(number)
         return damaged(file.path, f"record {place} (from 0): {what}")
 
+    def where(self, number: int) -> str:
+        """Return the file of a record, and its place there."""
+        file, place = self._place(number)
+        return f"{file.path}: record {place} (from 0)"
+
     def close(self) -> None:
         """Close the files; no thread reads any more."""
         with self._lock:
@@ -190,21 +229,29 @@ class Records:
         return self._read(file, begin + offset, length)
 
     def _read(self, file: RecordFile, begin: int, length: int) -> bytes:
+        with self._opened(file) as descriptor:
+            content = _read_all(descriptor, begin, length)
+        self._count(len(content))
+        if len(content) != length:
+            raise damaged(file.path, f"it ends before byte {begin + length}")
+        return content
+
+    def _count(self, length: int) -> None:
+        with self._lock:
+            self.reads += 1
+            self.bytes_read += length
+
+    @contextmanager
+    def _opened(self, file: RecordFile) -> Iterator[int]:
         try:
             descriptor, is_kept = self._descriptor(file.path)
             try:
-                content = _read_all(descriptor, begin, length)
+                yield descriptor
             finally:
                 if not is_kept:
                     os.close(descriptor)
         except OSError as error:
             raise WorkloadError(f"{file.path}: cannot be read: {error.strerror}") from error
-        with self._lock:
-            self.reads += 1
-            self.bytes_read += len(content)
-        if len(content) != length:
-            raise damaged(file.path, f"it ends before byte {begin + length}")
-        return content
 
     def _descriptor(self, path: Path) -> tuple[int, bool]:
         """Return a descriptor of a file, and whether it stays open."""

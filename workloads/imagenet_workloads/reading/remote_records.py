@@ -62,7 +62,7 @@ class RemoteRecords(Records):
         Raises:
             WorkloadError: the file cannot be created.
         """
-        self._cache = BlockCache(cache, blocks, self._edges, self.fetch)
+        self._cache = BlockCache(cache, blocks, self.edges, self.fetch)
 
     def blocks(self, lanes: Iterable[range]) -> list[range]:
         """Cut lanes into blocks, each of one file and at least BLOCK_BYTES if the lane has them."""
@@ -81,7 +81,7 @@ class RemoteRecords(Records):
 
     def block_size(self, block: range) -> int:
         """Return the bytes of a block."""
-        edges = self._edges(block)
+        edges = self.edges(block)
         return edges[-1] - edges[0]
 
     def read(self, run: range) -> list[bytes]:
@@ -94,6 +94,10 @@ class RemoteRecords(Records):
         if self._cache is None:
             return self.fetch(run)
         return self._cache.read(run)
+
+    def fill(self, run: range, memory: memoryview) -> None:
+        """Read one of the `runs` into memory of its length; errors are those of `read`."""
+        memory[:] = b"".join(self.read(run))
 
     def fetch(self, run: range) -> list[bytes]:
         """Read one of the `runs` from the folder and verify its records.
@@ -140,26 +144,23 @@ class RemoteRecords(Records):
 
     def damaged(self, number: int, what: str) -> InputError:
         """Return the error for a damaged record; the caller raises it."""
-        file, place = self._place(number)
         return InputError(
-            f"{self._folder.where(file.path.name)}: record {place} (from 0): {what}: the file is "
-            "damaged; publish the dataset again"
+            f"{self.where(number)}: {what}: the file is damaged; publish the dataset again"
         )
+
+    def where(self, number: int) -> str:
+        """Return the file of a record, and its place there."""
+        file, place = self._place(number)
+        return f"{self._folder.where(file.path.name)}: record {place} (from 0)"
 
     def close(self) -> None:
         """Delete the cache; no thread reads any more."""
         if self._cache is not None:
             self._cache.close()
 
-    def _edges(self, run: range) -> list[int]:
-        """Return where each record of a run begins in its file, and the end of the last one."""
-        file, place = self._place(run.start)
-        edges: list[int] = file.edges[place : place + len(run) + 1].tolist()
-        return edges
-
     def _fetch(self, run: range) -> list[bytes]:
         file, _ = self._place(run.start)
-        edges = self._edges(run)
+        edges = self.edges(run)
         content = self._read(file, edges[0], edges[-1] - edges[0])
         return [content[a - edges[0] : b - edges[0]] for a, b in pairwise(edges)]
 

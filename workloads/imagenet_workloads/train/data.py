@@ -32,7 +32,8 @@ class RecordsRead:
 class Batch:
     """One step's images, as arrays of the framework that reads them.
 
-    With MXNet the arrays are overwritten once the next batch is requested: see `records`.
+    What is in `data` is overwritten once the next batch is asked for and all `waits` have returned:
+    the batches of a training share some memory, which is used again.
 
     Attributes:
         data: (batch size, channels, height, width), float32; channels come last in TensorFlow
@@ -41,6 +42,8 @@ class Batch:
         images: how many of them, from the first, are to be counted; the rest is padding.
         read: the records of the images, if they have an order.
         mixing: how they are to be mixed, as `reading.mixing` draws it; None if they are not.
+        waits: whoever reads `data` beside the program, as a GPU copies it, adds a function that
+            returns when that is done.
     """
 
     data: Any
@@ -48,6 +51,7 @@ class Batch:
     images: int
     read: RecordsRead | None = None
     mixing: Any = None
+    waits: list[Callable[[], None]] = field(default_factory=list)
 
 
 class TrainingData(Protocol):
@@ -110,6 +114,7 @@ class Data:
         class_words: what people call a class, of some classes.
         class_count: how many there are.
         key: the dataset's; None without one.
+        close: ends what reads it.
     """
 
     training: TrainingData
@@ -119,3 +124,4 @@ class Data:
     class_count: int
     key: str | None
     class_words: Mapping[str, str] = field(default_factory=dict)
+    close: Callable[[], None] = lambda: None

@@ -132,7 +132,8 @@ def identify(options: Options, environment: Environment) -> Identity:
     if environment.spec_hash:
         return Identity(environment.job_uid, environment.spec_hash)
     shaping = dataclasses.asdict(options) | {"output": None}
-    for group, name in (("optimizer", "num_epochs"), ("data", "data_nthreads")):
+    speed = (("data", "data_nthreads"), ("data", "decoding"))
+    for group, name in (("optimizer", "num_epochs"), *speed):
         del shaping[group][name]
     names = ("framework", "distribution_strategy", "kv_store", "seed")
     shaping["cluster"] = {name: shaping["cluster"][name] for name in names}

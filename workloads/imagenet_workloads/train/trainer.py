@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,10 +78,11 @@ def train(worker: Worker) -> int:
         data = worker.framework.open_data(accumulation_steps, Path(scratch))
         if batches := worker.options.data.max_batches:
             data = shortened(data, batches, accumulation_steps)
-        if worker.options.data.test_io:
-            _read(worker, group, data)
-        elif not _train(worker, group, data, accumulation_steps):
-            return TERMINATED
+        with closing(data):
+            if worker.options.data.test_io:
+                _read(worker, group, data)
+            elif not _train(worker, group, data, accumulation_steps):
+                return TERMINATED
     worker.recorder.phase(Phase.ENDING)
     # Rank 0 comes here when its result is written: no worker ends well before.
     group.wait_for_all()

@@ -16,6 +16,7 @@ from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.order import Order
 from support.digits import label
+from support.reading import poison_free_slots
 from support.tiny_dataset import TinyDataset, write_dataset
 
 SHAPE = (3, 28, 28)
@@ -78,3 +79,13 @@ def test_padding_has_no_gradient(digits: TinyDataset, tmp_path: Path) -> None:
     expected = gradients(only, real)
     for name, found in gradients(whole, last).items():
         np.testing.assert_allclose(found, expected[name], atol=1e-5, err_msg=name)
+
+
+def test_what_was_copied_of_a_slot_stays(
+    digits: TinyDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = opened(digits, tmp_path).training
+    expected = [batch.data.asnumpy() for batch in training.epoch(0, 0)]
+    poison_free_slots(monkeypatch)
+    kept = list(opened(digits, tmp_path).training.epoch(0, 0))
+    assert all((one.data.asnumpy() == two).all() for one, two in zip(kept, expected, strict=True))

@@ -45,7 +45,6 @@ MXNET_DEFAULTS: dict[str, Any] = {
     "image_shape": (3, 224, 224),
     "num_classes": 1000,
     "num_examples": 1281167,
-    "data_nthreads": 4,
     "benchmark": False,
     "max_batches": 0,
     "random_crop": False,

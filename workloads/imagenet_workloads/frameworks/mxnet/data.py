@@ -16,7 +16,7 @@ from imagenet_workloads.frameworks.mxnet.records import (
 )
 from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.layouts import Normalized
-from imagenet_workloads.reading.ordered_data import open_ordered
+from imagenet_workloads.reading.ordered_data import decoding_cores, open_ordered
 from imagenet_workloads.reading.synthetic_data import open_synthetic
 from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.inputs import Inputs, choose_inputs
@@ -57,7 +57,7 @@ def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scr
         options.optimizer.batch_size,
         inputs.mean,
         inputs.std,
-        options.data.data_nthreads,
+        decoding_cores(options.data.data_nthreads),
         options.cluster.gpus[0] if options.cluster.gpus else None,
     )
     augmentation = augmentation_arguments(
@@ -83,7 +83,8 @@ def _ordered(options: Options, rank: int, ranks: int, accumulation_steps: int) -
 
 
 def _to_arrays(batch: ImageBatch) -> Batch:
-    return Batch(mx.nd.from_numpy(batch.images), mx.nd.array(batch.labels), batch.count)
+    # Copies, complete when they are returned: what computes with them runs later.
+    return Batch(mx.nd.array(batch.images), mx.nd.array(batch.labels), batch.count)
 
 
 def _find(options: Options, scratch: Path) -> _Found:

@@ -2,21 +2,24 @@
 
 `reading` reads and decodes, in the order of training. Channels are the last axis of images, which
 the learner's layers prefer. For a GPU they are bytes, which it normalises itself; for the CPU the
-threads that decode normalise them. The arrays share the memory of the batches.
+decoders normalise them. The arrays share the memory of the batches, which is page-locked for a GPU.
 """
 
+import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 
 from imagenet_workloads.reading.batches import ImageBatch
-from imagenet_workloads.reading.decode import Pixels, Size
 from imagenet_workloads.reading.layouts import Bytes, Layout, Normalized
 from imagenet_workloads.reading.ordered_data import open_ordered
 from imagenet_workloads.reading.synthetic_data import open_synthetic
 from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options import Options
+
+_log = logging.getLogger(__name__)
 
 
 def choose(
@@ -46,22 +49,27 @@ def choose(
 
     def layout(inputs: Inputs) -> Layout:
         if device.type == "cuda":
-            return PageLocked()
+            return Bytes()
         return Normalized(inputs.mean, inputs.std, channels_first=False)
 
-    return open_ordered(options, rank, ranks, accumulation_steps, layout, _to_tensors)
+    def share(memory: memoryview) -> Callable[[], None]:
+        is_used = device.type == "cuda" and torch.cuda.is_available()
+        return _page_lock(memory) if is_used else lambda: None
+
+    return open_ordered(options, rank, ranks, accumulation_steps, layout, _to_tensors, share)
 
 
-class PageLocked(Bytes):
-    """Bytes in memory that a GPU copies from while the program goes on."""
-
-    def allocate(self, images: int, size: Size, channels: int) -> Pixels:
-        """Return memory without a value; PyTorch uses it again once it was copied."""
-        memory = torch.empty(
-            (images, *size, channels), dtype=torch.uint8, pin_memory=torch.cuda.is_available()
-        )
-        pixels: Pixels = memory.numpy()
-        return pixels
+def _page_lock(memory: memoryview) -> Callable[[], None]:
+    """Let a GPU copy from memory while the program goes on; return what ends it."""
+    runtime = torch.cuda.cudart()
+    address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
+    try:
+        torch.cuda.check_error(runtime.cudaHostRegister(address, len(memory), 0))
+    except RuntimeError as error:
+        # Copies are right without it, and slower.
+        _log.warning("the memory of batches cannot be page-locked, copies wait for it: %s", error)
+        return lambda: None
+    return lambda: torch.cuda.check_error(runtime.cudaHostUnregister(address))
 
 
 def _to_tensors(batch: ImageBatch) -> Batch:

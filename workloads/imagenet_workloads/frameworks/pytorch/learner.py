@@ -200,7 +200,7 @@ class PyTorchLearner:
 
     def _images(self, batch: Batch) -> torch.Tensor:
         """Return normalised images, (images, channels, height, width), on the device."""
-        images = self._transfer(batch.data).permute(0, 3, 1, 2)
+        images = self._transfer(batch.data, batch.waits).permute(0, 3, 1, 2)
         return images if images.is_floating_point() else (images - self._mean) / self._std
 
 

@@ -35,4 +35,6 @@ def _normalized(inputs: Inputs) -> Normalized:
 
 
 def _to_tensors(batch: ImageBatch) -> Batch:
-    return Batch(tf.constant(batch.images), tf.constant(batch.labels, tf.float32), batch.count)
+    # TensorFlow takes over aligned memory without a copy, and may read it later.
+    images = tf.constant(batch.images.copy())
+    return Batch(images, tf.constant(batch.labels, tf.float32), batch.count)

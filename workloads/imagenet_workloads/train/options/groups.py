@@ -24,6 +24,7 @@ from imagenet_workloads.train.options.declare import option
 IMAGENET_DECAY = kinds.StepDecay((30, 60))
 ORDERED = "Ordered"
 READERS = (ORDERED, "ImageRecordIter")
+THREADS, PROCESSES = "threads", "processes"
 PRECISIONS = ("float32", "bfloat16", "float16")
 SCHEDULES = ("step", "cosine", "polynomial")
 INITIALIZERS = ("default", "xavier", "msra", "orthogonal", "normal", "uniform", "one", "zero")
@@ -159,7 +160,18 @@ class DataOptions:
         "MXNet's; without it Ordered, unless hue, rotation or shear are augmented",
         choices=READERS,
     )
-    data_nthreads: int = option(4, "threads that decode images", kinds.positive)
+    data_nthreads: int | None = option(
+        None,
+        "cores that decode images for this process; without it the pod's, less one for each "
+        "process of the pod, divided by them",
+        kinds.positive,
+    )
+    decoding: str | None = option(
+        None,
+        "processes decode images in programs beside this one, threads in this one; without it the "
+        "faster: threads on one or two cores",
+        choices=(PROCESSES, THREADS),
+    )
     validation_resize: int | None = option(
         None,
         "shorter edge, in pixels, before the validation's central crop; 0 is as packed; "
