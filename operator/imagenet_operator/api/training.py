@@ -164,8 +164,11 @@ class TrainingSpec(Model):
     """Whether PyTorch's backward pass computes activations again (`torch.utils.checkpoint`), which
     needs less memory and takes longer. Gradients stay the same. Absent: false."""
 
-    data_threads: Annotated[int, Ge(1), Le(1024), Unit("threads")] = 4
-    """Image decoding threads of each worker, at most one for each of its cores."""
+    data_threads: Annotated[int | None, Ge(1), Le(1024), Unit("cores")] = None
+    """Cores that decode images for each training process, at most all that its pod may use. In a
+    pod of three or more cores, programs of their own decode, which leave the process that trains
+    alone. Absent: the pod's cores less one for each process, divided by the processes; at least
+    1."""
 
     reader: Reader | None = None
     """What reads the records. `Ordered` has one order for any number of workers, and resumes within

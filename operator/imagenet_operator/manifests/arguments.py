@@ -35,7 +35,7 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
         slots: The number of processes of a worker. They share its GPUs and its part of `batchSize`.
     """
     training = job.spec.training
-    processes = training.workers.replicas * slots
+    processes, threads = training.workers.replicas * slots, training.data_threads
     return (
         *_dataset(job, slots),
         *("--output", f"$({RESULTS})"),
@@ -48,7 +48,7 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
         *(("--compile", "1") if training.compile else ()),
         *(("--activation-checkpointing", "1") if training.activation_checkpointing else ()),
         *_gpus(training.workers.gpus // slots),
-        *("--data-nthreads", str(training.data_threads)),
+        *(() if threads is None else ("--data-nthreads", str(threads))),
         *(() if training.reader is None else ("--reader", training.reader)),
         *(("--deterministic", "1") if training.deterministic else ()),
         *_optimizer(job),

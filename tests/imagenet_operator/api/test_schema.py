@@ -64,7 +64,6 @@ FILLED = {
     "training.strategy.single.kvStore",
     "training.strategy.horovod.rendezvous",
     "training.model.imageShape",
-    "training.dataThreads",
     "training.optimizer",
     "training.optimizer.name",
     "training.optimizer.learningRate",

@@ -120,17 +120,23 @@ def advice(job: ImageNetJob, found: DataWaitStatus) -> str:
     """Return the fields to change, in words."""
     training, dataset = job.spec.training, job.status.dataset
     core = None if dataset is None else dataset.decoded_images_per_second
+    threads = training.data_threads
+    processes = training.strategy.processes(training.workers.gpus)
     if not core:
-        more = f"raise {_THREADS} and {_CPUS}{_or_smaller_images(job)}"
+        what = _CPUS if threads is None else f"{_THREADS} and {_CPUS}"
+        more = f"raise {what}{_or_smaller_images(job)}"
         return f"{_UNMEASURED}: {more}, or {_faster_reads(job)}"
     # Rounded up: a part of a core is a thread of its own.
     needed = math.ceil(found.network_images_per_second / core / _workers(job))
     cores = "1 core" if needed == 1 else f"{needed:,} cores"
     what = f"at {core:,.0f} images/s a core, decoding needs {cores} a worker"
-    cpus, threads = _cpus_of_a_worker(job), training.data_threads
-    short = []
-    if threads < needed:
-        short.append(f"{_THREADS} from {threads} to {needed}")
+    cpus, short = _cpus_of_a_worker(job), []
+    if threads is None:
+        # Decoders leave a core to each process that trains.
+        needed += processes
+        what += f", beside {'that' if processes == 1 else 'those'} of training"
+    elif threads * processes < needed:
+        short.append(f"{_THREADS} from {threads} to {math.ceil(needed / processes)}")
     if cpus is not None and cpus < needed:
         short.append(f"{_CPUS} from {cpus:g} to {needed}")
     if short:

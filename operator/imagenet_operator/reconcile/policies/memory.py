@@ -24,7 +24,8 @@ _LIMIT: Final = {
 }
 _OTHERWISE: Final = {
     "server": ", or spec.training.strategy.parameterServer.servers.replicas",
-    "worker": ", or lower spec.training.batchSize or dataThreads",
+    "worker": ", or lower spec.training.batchSize, of which the reader holds seven, or "
+    "dataThreads, each a decoder of 50 MB",
 }
 _ACCUMULATION: Final = "extraArgs: [--macrobatch-size, …] adds up the gradients of smaller batches"
 

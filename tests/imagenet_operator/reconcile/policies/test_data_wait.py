@@ -54,25 +54,36 @@ FASTER = "use a faster volume in spec.dataset.volume"
     [
         pytest.param(
             job(),
-            f"{UNMEASURED}raise {THREADS} and {LIMIT}{SMALLER}, or {FASTER}",
+            f"{UNMEASURED}raise {LIMIT}{SMALLER}, or {FASTER}",
             id="core unknown",
         ),
         pytest.param(
             job(dataset={"preprocessing": {"resize": 480}}),
-            f"{UNMEASURED}raise {THREADS} and {LIMIT}, or write a smaller "
+            f"{UNMEASURED}raise {LIMIT}, or write a smaller "
             f"spec.dataset.preprocessing.resize, or {FASTER}",
             id="large images",
         ),
         pytest.param(
             job(dataset={"preprocessing": {"resize": 256}}),
-            f"{UNMEASURED}raise {THREADS} and {LIMIT}, or {FASTER}",
+            f"{UNMEASURED}raise {LIMIT}, or {FASTER}",
             id="small images",
         ),
         pytest.param(
-            job(core=250.0),
+            job(core=250.0, dataThreads=4),
             "at 250 images/s a core, decoding needs 6 cores a worker: "
             f"raise {THREADS} from 4 to 6{SMALLER}",
             id="too few threads",
+        ),
+        pytest.param(
+            job(dataThreads=4),
+            f"{UNMEASURED}raise {THREADS} and {LIMIT}{SMALLER}, or {FASTER}",
+            id="core unknown, threads written",
+        ),
+        pytest.param(
+            job(core=250.0, workers={"template": CPUS}),
+            "at 250 images/s a core, decoding needs 6 cores a worker, beside that of training: "
+            f"raise {LIMIT} from 4 to 7{SMALLER}",
+            id="too few CPUs beside the process that trains",
         ),
         pytest.param(
             job(core=250.0, dataThreads=8, workers={"template": CPUS}),
@@ -81,7 +92,7 @@ FASTER = "use a faster volume in spec.dataset.volume"
             id="too few CPUs",
         ),
         pytest.param(
-            job(core=250.0, workers={"template": REQUESTED}),
+            job(core=250.0, dataThreads=4, workers={"template": REQUESTED}),
             "at 250 images/s a core, decoding needs 6 cores a worker: "
             f"raise {THREADS} from 4 to 6 and {LIMIT} from 3 to 6{SMALLER}",
             id="too few of both",
@@ -100,18 +111,17 @@ FASTER = "use a faster volume in spec.dataset.volume"
         ),
         pytest.param(
             job(dataset=IN_A_BUCKET, **OUTPUT),
-            f"{UNMEASURED}raise {THREADS} and {LIMIT}, or write spec.training.workers.cache",
+            f"{UNMEASURED}raise {LIMIT}, or write spec.training.workers.cache",
             id="a bucket without a cache",
         ),
         pytest.param(
             job(dataset=IN_A_BUCKET, workers={"cache": {"size": "9Gi"}}, **OUTPUT),
-            f"{UNMEASURED}raise {THREADS} and {LIMIT}, or use a faster spec.training.workers.cache",
+            f"{UNMEASURED}raise {LIMIT}, or use a faster spec.training.workers.cache",
             id="a bucket with a cache",
         ),
         pytest.param(
             job(dataset=ON_A_CLAIM),
-            f"{UNMEASURED}raise {THREADS} and {LIMIT}, "
-            "or use a faster volume in spec.dataset.source",
+            f"{UNMEASURED}raise {LIMIT}, or use a faster volume in spec.dataset.source",
             id="a prepared dataset",
         ),
     ],
