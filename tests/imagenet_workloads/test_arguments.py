@@ -169,3 +169,21 @@ def test_pods_of_one_job_divide_the_cores_of_their_node(
     monkeypatch.setenv("IMAGENET_CPUS", cpus)
     (tmp_path / "cpu.max").write_text(f"{limit} 100000\n")
     assert arguments.available_cores(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("usage_usec 9\nnr_throttled 2\nthrottled_usec 1500000\n", 1.5),
+        # The root of all groups has no limit.
+        ("usage_usec 9\n", None),
+        ("rubbish", None),
+        (None, None),
+    ],
+)
+def test_the_time_for_which_a_limit_stops_threads_is_known_where_it_is_said(
+    content: str | None, expected: float | None, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "cpu.stat").write_text(content)
+    assert arguments.throttled_seconds(tmp_path) == expected

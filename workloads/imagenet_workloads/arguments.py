@@ -130,6 +130,16 @@ def available_cores(cgroup: Path = CGROUP, at_most: int | None = None) -> int:
     return max(1, min([allowed, *map(math.ceil, bounds)]))
 
 
+def throttled_seconds(cgroup: Path = CGROUP) -> float | None:
+    """For how long the CPU limit has stopped this pod's threads; None if cgroup v2 does not say."""
+    try:
+        lines = (cgroup / "cpu.stat").read_text().splitlines()
+        microseconds = dict(line.split(maxsplit=1) for line in lines)["throttled_usec"]
+        return int(microseconds) / 1e6
+    except (OSError, ValueError, KeyError):
+        return None
+
+
 def _cpu_limit(cgroup: Path) -> float | None:
     """The CPU limit in cores by cgroup v2 (cpu.max) or v1 (cpu.cfs_*); None without one."""
     try:

@@ -7,15 +7,22 @@ window begins at the first sample that shows steps, and the next one where it en
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 TRAIN_IMAGES: Final = "imagenet_train_images_total"
 STEPS: Final = "imagenet_train_step_seconds_count"
 STEP_SECONDS: Final = "imagenet_train_step_seconds_sum"
 WAIT_SECONDS: Final = "imagenet_train_data_wait_seconds_sum"
+READ_WAIT: Final = "imagenet_train_read_wait_seconds_total"
+DECODE_WAIT: Final = "imagenet_train_decode_wait_seconds_total"
+DECODERS: Final = "imagenet_train_decoders_seconds_total"
+DECODERS_CPU: Final = "imagenet_train_decoders_cpu_seconds_total"
+THROTTLED: Final = "imagenet_train_throttled_seconds_total"
 
-SERIES: Final = frozenset({TRAIN_IMAGES, STEPS, STEP_SECONDS, WAIT_SECONDS})
+_CAUSES: Final = (READ_WAIT, DECODE_WAIT, DECODERS, DECODERS_CPU, THROTTLED)
+
+SERIES: Final = frozenset({TRAIN_IMAGES, STEPS, STEP_SECONDS, WAIT_SECONDS, *_CAUSES})
 """The series that are summed over the workers."""
 
 STEPS_OF_A_WINDOW: Final = 100
@@ -32,6 +39,12 @@ class Steps:
         images: Trained images of all processes.
         seconds: Time of the steps of all processes, waits included.
         waited: The time in which they waited for data.
+        read_waited: Of it, for records that were still being read. This and what follows is 0 if
+            it is not measured.
+        decode_waited: Of it, for images whose records had been read.
+        decoded: The time of all decoders.
+        decoded_cpu: Of it, that of processors.
+        throttled: The time for which CPU limits have stopped threads.
     """
 
     of_each: float
@@ -39,16 +52,16 @@ class Steps:
     images: float
     seconds: float
     waited: float
+    read_waited: float = 0.0
+    decode_waited: float = 0.0
+    decoded: float = 0.0
+    decoded_cpu: float = 0.0
+    throttled: float = 0.0
 
     def since(self, before: Steps) -> Steps:
         """Return the steps after those of an earlier sample."""
-        return Steps(
-            self.of_each - before.of_each,
-            self.steps - before.steps,
-            self.images - before.images,
-            self.seconds - before.seconds,
-            self.waited - before.waited,
-        )
+        pairs = zip(astuple(self), astuple(before), strict=True)
+        return Steps(*(now - then for now, then in pairs))
 
     @property
     def seconds_of_each(self) -> float:
@@ -81,9 +94,8 @@ def advanced(
     """
     if position is None or not sums[STEPS] > 0:
         return former
-    totals = Steps(
-        position, sums[STEPS], sums[TRAIN_IMAGES], sums[STEP_SECONDS], sums[WAIT_SECONDS]
-    )
+    steps = (sums[STEPS], sums[TRAIN_IMAGES], sums[STEP_SECONDS], sums[WAIT_SECONDS])
+    totals = Steps(position, *steps, *(sums.get(name, 0.0) for name in _CAUSES))
     if former is None:
         return StepWindow(totals)
     found = totals.since(former.begin)

@@ -100,7 +100,6 @@ def test_workers_that_wait_for_data_are_an_event_once_an_attempt(
     (event,) = (event for event in cluster.events if event.reason == "TrainingWaitsForData")
     assert event.message.startswith(
         "2 workers read 128 images/s, the network takes 213: 40 % of the workers' time waits; "
-        "at 512 images/s a core, decoding needs 1 core a worker, beside that of training; "
         "the cause was not measured; possible changes: write resources.requests.cpu in "
     )
     cluster.settle()

@@ -345,11 +345,15 @@ def test_an_epoch_that_another_one_has_replaced_ends_with_an_error(record_io: Re
 
 def test_a_slot_is_filled_again_after_its_waits(record_io: Records) -> None:
     copying = threading.Event()
+
+    def copied_from() -> None:
+        copying.wait(60)
+
     with ordered_training(record_io, RECIPE, WorkerShare(0, 1, 8)) as training:
         batches = training.epoch(0)
         first = next(batches)
         expected = first.images.copy()
-        first.waits.append(copying.wait)
+        first.waits.append(copied_from)
         # All other slots are filled while a GPU copies from this one.
         for _ in range(SLOTS - 1):
             next(batches)

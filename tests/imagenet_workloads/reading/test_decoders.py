@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from imagenet_workloads.reading.records import Records
 from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from support.image_splits import open_images, write_split
 from support.pictures import jpeg
-from support.processes import wait_until
+from support.processes import is_running, processes_with, wait_until
 from support.reading import copied, ordered_training
 from support.tiny_dataset import write_dataset
 from support.training_cluster import PROGRAM, plain_environment
@@ -59,22 +58,13 @@ def records(tmp_path: Path) -> Records:
 
 
 def decoders_of(process: int) -> list[int]:
-    """Return the decoders among a process's children and theirs."""
-    found = []
-    for path in Path(f"/proc/{process}/task").glob("*/children"):
-        with suppress(FileNotFoundError):
-            for child in path.read_text().split():
-                if b"decoder_program" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    found.append(int(child))
-                found += decoders_of(int(child))
-    return found
+    """Return the decoders that a process has started."""
+    return processes_with(f"decoder_program\0{process}\0")
 
 
-def is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+def child_of(process: int) -> int:
+    """Return the only child of a process: of PID 1, it is the program."""
+    return int(Path(f"/proc/{process}/task/{process}/children").read_text())
 
 
 @pytest.fixture
@@ -119,7 +109,7 @@ def test_decoders_end_with_the_process_that_trains(
     assert len(decoders) == 2
     ENDS[end](trainer)
     trainer.stdout.read()
-    wait_until(lambda: not any(map(is_alive, decoders)), "the decoders end")
+    wait_until(lambda: not any(map(is_running, decoders)), "the decoders end")
 
 
 @pytest.mark.parametrize(("epochs", "code"), [(2, 0), (1000, TERMINATED)])
@@ -139,13 +129,13 @@ def test_a_training_leaves_no_decoder(epochs: int, code: int, tmp_path: Path) ->
         assert training.stdout is not None
         while "epoch 1 batch 1:" not in training.stdout.readline():
             assert training.poll() is None
-        decoders = decoders_of(training.pid)
+        decoders = decoders_of(child_of(training.pid))
         assert len(decoders) == 2
         if code:
             training.terminate()
         training.stdout.read()
     assert training.returncode == code
-    assert not any(map(is_alive, decoders))
+    assert not any(map(is_running, decoders))
 
 
 def test_a_decoder_inherits_memory_and_a_socket_alone(
@@ -169,7 +159,7 @@ def test_a_decoder_inherits_memory_and_a_socket_alone(
 
 
 def test_a_dead_decoder_is_named_with_its_signal_and_records(records: Records) -> None:
-    with ordered_training(records, RECIPE, SHARE, 2, PROCESSES) as training:
+    with ordered_training(records, RECIPE, SHARE, 1, PROCESSES) as training:
         batches = training.epoch(0)
         next(batches)
         for decoder in decoders_of(os.getpid()):
@@ -184,7 +174,7 @@ def test_a_dead_decoder_is_named_with_its_signal_and_records(records: Records) -
 
 
 def test_a_signal_that_no_record_caused_is_named(records: Records) -> None:
-    with ordered_training(records, RECIPE, SHARE, 2, PROCESSES) as training:
+    with ordered_training(records, RECIPE, SHARE, 1, PROCESSES) as training:
         batches = training.epoch(0)
         next(batches)
         for decoder in decoders_of(os.getpid()):
@@ -208,7 +198,7 @@ def test_decoders_that_cannot_start_are_no_damaged_images(
 def test_a_machine_without_room_for_a_program_is_named(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started = []
+    started: list[subprocess.Popen[bytes]] = []
 
     def start(*command: Any, **how: Any) -> subprocess.Popen[bytes]:
         if started:

@@ -2,13 +2,15 @@ import pytest
 
 from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.telemetry import names
+from imagenet_workloads.telemetry import training as recorders
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 
 
 @pytest.fixture
-def registry() -> Registry:
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    monkeypatch.setattr(recorders, "throttled_seconds", lambda: 3.5)
     return Registry(Environment(job="digits", role=Role.WORKER))
 
 
@@ -30,6 +32,8 @@ def test_a_worker_s_figures(registry: Registry) -> None:
     training.step(images=512, step_seconds=0.7, data_wait_seconds=0.02)
     training.exchange(0.3)
     training.exchange(0.4)
+    training.reading(read_waited=0.01, decode_waited=0.0, decoded=1.5)
+    training.reading(read_waited=0.02, decode_waited=0.01, decoded=2.5, decoded_cpu=2.0)
     training.speed(853.3)
     training.learning_rate(0.1)
     training.accuracy(loss=2.5, top1=0.4, top5=0.7)
@@ -45,6 +49,11 @@ def test_a_worker_s_figures(registry: Registry) -> None:
         "imagenet_train_step_seconds_sum": pytest.approx(1.2),
         "imagenet_train_data_wait_seconds_count": 2,
         "imagenet_train_data_wait_seconds_sum": pytest.approx(0.03),
+        "imagenet_train_read_wait_seconds_total": pytest.approx(0.02),
+        "imagenet_train_decode_wait_seconds_total": pytest.approx(0.01),
+        "imagenet_train_decoders_seconds_total": pytest.approx(2.5),
+        "imagenet_train_decoders_cpu_seconds_total": pytest.approx(2.0),
+        "imagenet_train_throttled_seconds_total": 3.5,
         "imagenet_train_before_exchange_seconds_total": pytest.approx(0.7),
         "imagenet_train_exchanges_total": 2,
         "imagenet_train_images_per_second": 853.3,
@@ -91,7 +100,10 @@ def test_a_phase_counts_its_own_work(registry: Registry) -> None:
     }
 
 
-def test_figures_that_nobody_measures_stay_absent(registry: Registry) -> None:
+def test_figures_that_nobody_measures_stay_absent(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorders, "throttled_seconds", lambda: None)
     training = TrainingRecorder(registry)
     training.accuracy(top1=0.4)
     training.validation(top1=0.5)
@@ -109,6 +121,7 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     training.position(0, 0)
     training.step(1, 1.0, 1.0)
     training.exchange(1.0)
+    training.reading(1.0, 1.0, 1.0, 1.0)
     training.speed(1.0)
     training.learning_rate(0.1)
     training.accuracy(1.0, 1.0, 1.0)

@@ -15,6 +15,7 @@ The images of a batch lie in its slot: they are another batch's once the next ba
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ from imagenet_workloads.reading.mixing import Mixing, draw_mixing
 from imagenet_workloads.reading.records import Records
 from imagenet_workloads.reading.slots import SlotArrays, Slots, SlotShape
 from imagenet_workloads.reading.windows import DroppedError, PendingRecord, Wanted, Windows
+from imagenet_workloads.train.data import ReadingTimes
 from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from imagenet_workloads.train.order import Integers, Order, uniform_draws, worker_positions
 
@@ -121,6 +123,7 @@ class Decoding:
         self._stages: list[tuple[Stage, Records, Slots]] = []
         self._room = 0
         self._decoders: Decoders | None = None
+        self._read_waited = self._decode_waited = 0.0
 
     def add(self, stage: Stage, records: Records, slots: int, room: int) -> tuple[int, Slots]:
         """Add what is decoded for, before it is open; return its number, and its slots.
@@ -183,6 +186,7 @@ class Decoding:
                 left, failed = left - 1, failed or error
                 if left:
                     return
+            work.read_at = max(work.read_at, time.monotonic())
             if failed is not None:
                 done(failed)
                 return
@@ -193,6 +197,21 @@ class Decoding:
 
         for reading in reads:
             reading.then(read)
+
+    def waited(self, work: "_Work", begin: float, end: float) -> None:
+        """Note a wait for a batch that had been begun, from `begin` to `end`."""
+        read = min(max(work.read_at, begin), end)
+        self._read_waited += read - begin
+        self._decode_waited += end - read
+
+    def times(self) -> ReadingTimes | None:
+        """Return why was waited so far; None before it is open."""
+        decoders = self._decoders
+        if decoders is None:
+            return None
+        return ReadingTimes(
+            self._read_waited, self._decode_waited, decoders.seconds, decoders.cpu_seconds
+        )
 
     def close(self) -> None:
         """End the decoders and the reads; nobody takes a batch any more."""
@@ -423,11 +442,16 @@ def _stage(recipe: Recipe, size: int, seed: int | None = None) -> Stage:
 
 
 class _Work:
-    """The tasks of a batch."""
+    """The tasks of a batch.
+
+    Attributes:
+        read_at: when the last of their records so far was read, by the monotonic clock.
+    """
 
     def __init__(self, tasks: int) -> None:
         self._left, self._lock, self._ended = tasks, threading.Lock(), threading.Event()
         self._errors: list[tuple[int, BaseException]] = []
+        self.read_at = 0.0
         if not tasks:
             self._ended.set()
 
@@ -460,6 +484,7 @@ class _PendingBatch:
     ) -> None:
         """Hand the images over to decoders, a few at a time; `task` is of the first image."""
         self.slot, self._arrays, self._count = task.slot, arrays, len(pending)
+        self._decoding = decoding
         self._first, self._mixing = first, mixing
         begins = range(0, len(pending), TASK)
         self.work = _Work(len(begins))
@@ -476,7 +501,9 @@ class _PendingBatch:
 
     def finish(self, records: Records) -> ImageBatch:
         """Wait for the images."""
+        begin = time.monotonic()
         error = self.work.wait()
+        self._decoding.waited(self.work, begin, time.monotonic())
         if isinstance(error, DamagedRecordError):
             raise records.damaged(error.number, error.what)
         if error is not None:

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +42,15 @@ Done = Callable[[BaseException | None], None]
 
 
 class Decoders(Protocol):
-    """Decode tasks, in any order."""
+    """Decode tasks, in any order.
+
+    Attributes:
+        seconds: of all tasks so far.
+        cpu_seconds: of the processor, of them; None if they also wait for the interpreter's lock.
+    """
+
+    seconds: float
+    cpu_seconds: float | None
 
     def submit(self, task: Task, done: Done) -> None:
         """Decode a task; any thread may call this."""
@@ -56,7 +65,9 @@ class ThreadDecoders:
     def __init__(self, count: int, decoder: Decoder) -> None:
         """Start them with the first tasks."""
         self._threads, self._decoder = ThreadPoolExecutor(count, "decode"), decoder
-        self._is_closed = False
+        self._is_closed, self._lock = False, threading.Lock()
+        self.seconds: float = 0.0
+        self.cpu_seconds: float | None = None
 
     def submit(self, task: Task, done: Done) -> None:
         """Decode a task."""
@@ -72,12 +83,15 @@ class ThreadDecoders:
 
     def _run(self, task: Task, done: Done) -> None:
         error: BaseException | None = None
+        started = time.monotonic()
         try:
             if self._is_closed:
                 raise DroppedError
             self._decoder.run(task)
         except BaseException as found:
             error = found
+        with self._lock:
+            self.seconds += time.monotonic() - started
         done(error)
 
 
@@ -159,6 +173,8 @@ class ProgramDecoders:
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Task, Done]] = deque()
         self._failed: BaseException | None = None
+        self.seconds: float = 0.0
+        self.cpu_seconds: float | None = 0.0
         self._programs: list[_Program] = []
         try:
             for number in range(count):
@@ -238,10 +254,11 @@ class ProgramDecoders:
         answer = program.answer()
         if not answer:
             raise self._died(program)
-        error = marshal.loads(answer)
         if not program.has_started:
             program.has_started = True
             return
+        seconds, cpu, error = marshal.loads(answer)
+        self.seconds, self.cpu_seconds = self.seconds + seconds, (self.cpu_seconds or 0.0) + cpu
         with self._lock:
             _, done = program.held.popleft()
             if self._waiting:

@@ -121,13 +121,19 @@ def open_ordered(
         ends.callback(validating.close)
     # Now, so that they are ready when the network is.
     decoding.open()
-    read = Data(training, validation, inputs, (), options.model.num_classes, None, close=ends.close)
+    classes = options.model.num_classes
+    read = Data(
+        training, validation, inputs, (), classes, None, close=ends.close, times=decoding.times
+    )
     dataset = found.dataset
     if dataset is None:
         return read
-    classes, words = dataset.classes, dataset.class_words
     return replace(
-        read, classes=classes, class_count=len(classes), key=dataset.key, class_words=words
+        read,
+        classes=dataset.classes,
+        class_count=len(dataset.classes),
+        key=dataset.key,
+        class_words=dataset.class_words,
     )
 
 

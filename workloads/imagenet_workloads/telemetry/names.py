@@ -101,6 +101,38 @@ TRAIN_DATA_WAIT_SECONDS = Metric(
     "Time of one training step that was spent waiting for its data.",
     WAIT_BUCKETS,
 )
+TRAIN_READ_WAIT = Metric(
+    "imagenet_train_read_wait_seconds_total",
+    MetricType.COUNTER,
+    "seconds",
+    "Waits of steps for records that were still being read from a disk or a server.",
+)
+TRAIN_DECODE_WAIT = Metric(
+    "imagenet_train_decode_wait_seconds_total",
+    MetricType.COUNTER,
+    "seconds",
+    "Waits of steps for images whose records had been read.",
+)
+TRAIN_DECODERS = Metric(
+    "imagenet_train_decoders_seconds_total",
+    MetricType.COUNTER,
+    "seconds",
+    "Time that all decoders have spent on images together.",
+)
+TRAIN_DECODERS_CPU = Metric(
+    "imagenet_train_decoders_cpu_seconds_total",
+    MetricType.COUNTER,
+    "seconds",
+    "Of imagenet_train_decoders_seconds_total, the time of processors; decoders that are threads "
+    "do not report it.",
+)
+TRAIN_THROTTLED = Metric(
+    "imagenet_train_throttled_seconds_total",
+    MetricType.COUNTER,
+    "seconds",
+    "Time for which the CPU limit of the pod has stopped its threads, added up over processors; "
+    "absent where cgroup v2 does not say it.",
+)
 TRAIN_BEFORE_EXCHANGE = Metric(
     "imagenet_train_before_exchange_seconds_total",
     MetricType.COUNTER,
@@ -327,6 +359,11 @@ TRAINING = (
     TRAIN_IMAGES_PER_SECOND,
     TRAIN_STEP_SECONDS,
     TRAIN_DATA_WAIT_SECONDS,
+    TRAIN_READ_WAIT,
+    TRAIN_DECODE_WAIT,
+    TRAIN_DECODERS,
+    TRAIN_DECODERS_CPU,
+    TRAIN_THROTTLED,
     TRAIN_BEFORE_EXCHANGE,
     TRAIN_EXCHANGES,
     TRAIN_EPOCH,

@@ -5,6 +5,7 @@
 
 import threading
 
+from imagenet_workloads.arguments import throttled_seconds
 from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.time_account import TimeAccount
@@ -33,9 +34,11 @@ class TrainingRecorder:
         self._exported = dict.fromkeys(names.TimePhase, 0.0)
         self._exporting = threading.Lock()
         registry.before_scrape(self._export_time)
+        registry.before_scrape(self._export_throttling)
         self._at_work = False
         self._phase: names.Phase | None = None
         self._saves, self._unsaved = False, 0.0
+        self._totals: dict[names.Metric, float] = {}
 
     def readiness(self) -> str | None:
         """Return why the worker is not ready; None if it is.
@@ -104,6 +107,27 @@ class TrainingRecorder:
             self._unsaved += step_seconds - data_wait_seconds
             self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
 
+    def reading(
+        self,
+        read_waited: float,
+        decode_waited: float,
+        decoded: float,
+        decoded_cpu: float | None = None,
+    ) -> None:
+        """Record the reading so far, in seconds.
+
+        Args:
+            read_waited: Waits for records that were still being read.
+            decode_waited: Waits for images whose records had been read.
+            decoded: What all decoders have spent on images together.
+            decoded_cpu: Of it, what they had a processor; None if that is not measured.
+        """
+        self._total(names.TRAIN_READ_WAIT, read_waited)
+        self._total(names.TRAIN_DECODE_WAIT, decode_waited)
+        self._total(names.TRAIN_DECODERS, decoded)
+        if decoded_cpu is not None:
+            self._total(names.TRAIN_DECODERS_CPU, decoded_cpu)
+
     def exchange(self, seconds: float) -> None:
         """Count an exchange of gradients, which was ready after so many seconds of this worker."""
         self._registry.add(names.TRAIN_BEFORE_EXCHANGE, seconds)
@@ -144,6 +168,18 @@ class TrainingRecorder:
                     names.TRAIN_SECONDS, max(0.0, seconds - self._exported[phase]), phase
                 )
                 self._exported[phase] = max(seconds, self._exported[phase])
+
+    def _export_throttling(self) -> None:
+        seconds = throttled_seconds()
+        if seconds is not None:
+            with self._exporting:
+                self._total(names.TRAIN_THROTTLED, seconds)
+
+    def _total(self, metric: names.Metric, total: float) -> None:
+        """Let a counter have a total, unless it has more already."""
+        before = self._totals.get(metric, 0.0)
+        self._registry.add(metric, max(0.0, total - before))
+        self._totals[metric] = max(total, before)
 
     def _set_known(self, metric: names.Metric, value: float | None) -> None:
         if value is not None:

@@ -54,6 +54,23 @@ class Batch:
     waits: list[Callable[[], None]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class ReadingTimes:
+    """Why steps waited for their data, in seconds since the data was opened.
+
+    Attributes:
+        read_waited: waits for records that were still being read.
+        decode_waited: waits for images whose records had been read.
+        decoded: what all decoders have spent on images together.
+        decoded_cpu: of it, what they had a processor; None if that is not measured.
+    """
+
+    read_waited: float
+    decode_waited: float
+    decoded: float
+    decoded_cpu: float | None
+
+
 class TrainingData(Protocol):
     """A worker's share of the training images, in another order every epoch.
 
@@ -115,6 +132,7 @@ class Data:
         class_count: how many there are.
         key: the dataset's; None without one.
         close: ends what reads it.
+        times: of the reading so far; None if they are not measured.
     """
 
     training: TrainingData
@@ -125,3 +143,4 @@ class Data:
     key: str | None
     class_words: Mapping[str, str] = field(default_factory=dict)
     close: Callable[[], None] = lambda: None
+    times: Callable[[], ReadingTimes | None] = lambda: None

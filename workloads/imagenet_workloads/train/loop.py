@@ -133,6 +133,7 @@ class TrainingLoop:
                 ),
                 counts.so_far,
             )
+            self.reporter.reading(self.data.times())
             if self._save(flags, self._after(epoch, done)):
                 self.reporter.phase(Phase.TRAINING)
                 self.reporter.begin_steps()

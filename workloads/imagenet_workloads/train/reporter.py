@@ -14,6 +14,7 @@ from imagenet_workloads.telemetry.log import EventLog
 from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
+from imagenet_workloads.train.data import ReadingTimes
 from imagenet_workloads.train.redone import epochs_of
 
 _readable = logging.getLogger(__name__)
@@ -111,6 +112,13 @@ class Reporter:
         due = position.batch % self._display_every == 0 or position.batch == self._last
         if due or elapsed >= LONGEST_SILENCE:
             self._display(position, elapsed, rate, counts)
+
+    def reading(self, times: ReadingTimes | None) -> None:
+        """Report why steps have waited for their data so far; None if that is not measured."""
+        if times is not None:
+            self._recorder.reading(
+                times.read_waited, times.decode_waited, times.decoded, times.decoded_cpu
+            )
 
     def exchange(self, seconds: float) -> None:
         """Report for how many seconds this worker computed before an exchange of gradients."""

@@ -4,13 +4,17 @@ A step is the wait for its data, then the network. So images divided by the time
 speed of reading, if steps wait at all; without the waits it is the speed of the network. Both are
 of one window of steps (`reconcile.step_window`).
 
-The speed of one core, which pack has measured, says how many cores decoding needs. If a worker has
-fewer, that is the cause. Otherwise no cause was measured, and the message says so.
+What most of the wait was for is measured by the workers: records that were still being read, or
+images to decode. Decoders that have work and no processor lack cores, and so do threads that the
+CPU limit stops; otherwise there are too few decoders. A cause that was not measured is not named,
+and the message says so. The speed of one core, which pack has measured, says how many decoding
+needs.
 """
 
 from __future__ import annotations
 
 import math
+from enum import Enum, auto
 from typing import Any, Final
 
 from imagenet_operator.api import ImageNetJob
@@ -35,8 +39,22 @@ _CPUS: Final = "resources.limits.cpu in spec.training.workers.template"
 _REQUEST: Final = "resources.requests.cpu in spec.training.workers.template"
 _RESIZE: Final = "spec.dataset.preprocessing.resize"
 _UNMEASURED: Final = "the cause was not measured; possible changes"
+_WITHOUT_A_CORE: Final = 0.2
+"""The share of the decoders' time above which they lack cores."""
+
+_THROTTLED: Final = 0.1
+"""The share of the steps' time above which the CPU limit is too low."""
+
 _LARGE: Final = 1.5
 """The edge of a stored image, in edges of the network's, from which a smaller one is advised."""
+
+
+class Cause(Enum):
+    """What most of a wait was for."""
+
+    READS = auto()
+    CORES = auto()
+    DECODERS = auto()
 
 
 def carried(
@@ -69,7 +87,20 @@ def compared(job: ImageNetJob, window: Steps) -> DataWaitStatus | None:
         network_images_per_second=round(network, 1),
         share=round(share, 4),
     )
-    return found.model_copy(update={"message": message(job, found)})
+    return found.model_copy(update={"message": message(job, found, cause(window))})
+
+
+def cause(window: Steps) -> Cause | None:
+    """Return what most of the wait of a window was for; None if that was not measured."""
+    if window.read_waited > window.waited / 2:
+        return Cause.READS
+    if window.decode_waited <= window.waited / 2:
+        return None
+    without = window.decoded - window.decoded_cpu if window.decoded_cpu > 0 else 0.0
+    is_throttled = window.throttled > _THROTTLED * window.seconds
+    if is_throttled or without > _WITHOUT_A_CORE * window.decoded:
+        return Cause.CORES
+    return Cause.DECODERS
 
 
 def is_visible(before: Sample, after: Sample) -> bool:
@@ -80,7 +111,7 @@ def is_visible(before: Sample, after: Sample) -> bool:
     return _has_moved(old, new)
 
 
-def message(job: ImageNetJob, found: DataWaitStatus) -> str:
+def message(job: ImageNetJob, found: DataWaitStatus, why: Cause | None = None) -> str:
     """Return a comparison in words, and what to change if the workers wait for too long."""
     workers, percent = _workers(job), round(100 * found.share)
     is_one = workers == 1
@@ -91,7 +122,7 @@ def message(job: ImageNetJob, found: DataWaitStatus) -> str:
     whose = "GPU time waits" if job.spec.training.workers.gpus else "the workers' time waits"
     network = f"the network takes {found.network_images_per_second:,.0f}"
     speeds = f"{count} {speed}, {network}: {percent} % of {whose}"
-    return f"{speeds}; {advice(job, found)}" if is_too_long(found) else speeds
+    return f"{speeds}; {advice(job, found, why)}" if is_too_long(found) else speeds
 
 
 def is_too_long(found: DataWaitStatus) -> bool:
@@ -116,34 +147,49 @@ def _share(sample: Sample) -> float | None:
     return None if window is None or not window.seconds > 0 else window.waited / window.seconds
 
 
-def advice(job: ImageNetJob, found: DataWaitStatus) -> str:
-    """Return the fields to change, in words."""
+def advice(job: ImageNetJob, found: DataWaitStatus, why: Cause | None) -> str:
+    """Return the cause and the fields to change, in words."""
+    if why is Cause.READS:
+        return f"most of it for records to be read: {_faster_reads(job)}"
+    needed = _more_cores(job, found)
+    if why is None:
+        return f"{_UNMEASURED}: {f'{needed}, or ' if needed else ''}{_faster_reads(job)}"
+    whom = "decoders that get no core" if why is Cause.CORES else "decoders, which all have a core"
+    return f"most of it for {whom}: {needed or _raise_cores(job)}"
+
+
+def _raise_cores(job: ImageNetJob) -> str:
+    has_threads = job.spec.training.data_threads is not None
+    return f"raise {f'{_THREADS} and ' if has_threads else ''}{_CPUS}{_or_smaller_images(job)}"
+
+
+def _more_cores(job: ImageNetJob, found: DataWaitStatus) -> str:
+    """Return the advice to decode on more cores; empty if the job has what pack's measure asks."""
     training, dataset = job.spec.training, job.status.dataset
     core = None if dataset is None else dataset.decoded_images_per_second
-    threads = training.data_threads
-    processes = training.strategy.processes(training.workers.gpus)
     if not core:
-        what = _CPUS if threads is None else f"{_THREADS} and {_CPUS}"
-        more = f"raise {what}{_or_smaller_images(job)}"
-        return f"{_UNMEASURED}: {more}, or {_faster_reads(job)}"
+        return _raise_cores(job)
+    threads, cpus = training.data_threads, _cpus_of_a_worker(job)
+    processes = training.strategy.processes(training.workers.gpus)
     # Rounded up: a part of a core is a thread of its own.
     needed = math.ceil(found.network_images_per_second / core / _workers(job))
-    cores = "1 core" if needed == 1 else f"{needed:,} cores"
-    what = f"at {core:,.0f} images/s a core, decoding needs {cores} a worker"
-    cpus, short = _cpus_of_a_worker(job), []
-    if threads is None:
-        # Decoders leave a core to each process that trains.
-        needed += processes
-        what += f", beside {'that' if processes == 1 else 'those'} of training"
-    elif threads * processes < needed:
-        short.append(f"{_THREADS} from {threads} to {math.ceil(needed / processes)}")
-    if cpus is not None and cpus < needed:
-        short.append(f"{_CPUS} from {cpus:g} to {needed}")
-    if short:
-        return f"{what}: raise {' and '.join(short)}{_or_smaller_images(job)}"
+    # Decoders leave a core to each process that trains.
+    wanted = needed if threads is not None else needed + processes
+    changes = []
+    if threads is not None and threads * processes < needed:
+        changes.append(f"raise {_THREADS} from {threads} to {math.ceil(needed / processes)}")
     if cpus is None:
-        return f"{what}; {_UNMEASURED}: write {_REQUEST}, or {_faster_reads(job)}"
-    return f"{what}, which it has; {_UNMEASURED}: {_faster_reads(job)}"
+        changes.append(f"write {_REQUEST}: {wanted}")
+    elif cpus < wanted:
+        changes.append(f"raise {_CPUS} from {cpus:g} to {wanted}")
+    if not changes:
+        return ""
+    cores = "1 core" if needed == 1 else f"{needed:,} cores"
+    beside = "" if threads is not None else " beside 1 for each process"
+    return (
+        f"{' and '.join(changes)} (decoding needs {cores} a worker{beside}, at {core:,.0f} "
+        f"images/s a core){_or_smaller_images(job)}"
+    )
 
 
 def _faster_reads(job: ImageNetJob) -> str:

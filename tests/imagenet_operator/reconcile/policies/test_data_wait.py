@@ -10,6 +10,7 @@ import pytest
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import DataWaitStatus, TrainingStatus
 from imagenet_operator.reconcile.policies import data_wait
+from imagenet_operator.reconcile.policies.data_wait import Cause
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.step_window import Steps, StepWindow
 from support.attempt_members import NOW
@@ -20,6 +21,7 @@ WINDOW = Steps(of_each=100, steps=800, images=90_000, seconds=80.0, waited=20.0)
 
 CPUS = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "4"}}}]}}
 REQUESTED = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": 3}}}]}}
+EIGHT = {"containers": [{"name": "main", "resources": {"limits": {"cpu": "8"}}}]}
 ENOUGH = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "6"}}}]}}
 IN_A_BUCKET = {"source": {"prepared": {"s3": BUCKET}}, "volume": None}
 ON_A_CLAIM = {"source": {"prepared": {"claimName": "sets", "path": "a"}}, "volume": None}
@@ -45,6 +47,13 @@ THREADS = "spec.training.dataThreads"
 LIMIT = "resources.limits.cpu in spec.training.workers.template"
 REQUEST = "resources.requests.cpu in spec.training.workers.template"
 SMALLER = ", or write spec.dataset.preprocessing.resize"
+SIX = " (decoding needs 6 cores a worker, at 250 images/s a core)"
+BESIDE = SIX.replace(" a worker", " a worker beside 1 for each process")
+TWO: dict[str, Any] = {
+    "framework": "PyTorch",
+    "strategy": {"distributedDataParallel": {}},
+    "batchSize": 1600,
+}
 UNMEASURED = "the cause was not measured; possible changes: "
 FASTER = "use a faster volume in spec.dataset.volume"
 
@@ -69,10 +78,14 @@ FASTER = "use a faster volume in spec.dataset.volume"
             id="small images",
         ),
         pytest.param(
-            job(core=250.0, dataThreads=4),
-            "at 250 images/s a core, decoding needs 6 cores a worker: "
-            f"raise {THREADS} from 4 to 6{SMALLER}",
+            job(core=250.0, dataThreads=4, workers={"template": ENOUGH}),
+            f"{UNMEASURED}raise {THREADS} from 4 to 6{SIX}{SMALLER}, or {FASTER}",
             id="too few threads",
+        ),
+        pytest.param(
+            job(core=250.0, dataThreads=3, workers={"template": ENOUGH, "gpus": 2}, **TWO),
+            f"{UNMEASURED}{FASTER}",
+            id="threads of two processes",
         ),
         pytest.param(
             job(dataThreads=4),
@@ -81,31 +94,27 @@ FASTER = "use a faster volume in spec.dataset.volume"
         ),
         pytest.param(
             job(core=250.0, workers={"template": CPUS}),
-            "at 250 images/s a core, decoding needs 6 cores a worker, beside that of training: "
-            f"raise {LIMIT} from 4 to 7{SMALLER}",
+            f"{UNMEASURED}raise {LIMIT} from 4 to 7{BESIDE}{SMALLER}, or {FASTER}",
             id="too few CPUs beside the process that trains",
         ),
         pytest.param(
             job(core=250.0, dataThreads=8, workers={"template": CPUS}),
-            "at 250 images/s a core, decoding needs 6 cores a worker: "
-            f"raise {LIMIT} from 4 to 6{SMALLER}",
+            f"{UNMEASURED}raise {LIMIT} from 4 to 6{SIX}{SMALLER}, or {FASTER}",
             id="too few CPUs",
         ),
         pytest.param(
             job(core=250.0, dataThreads=4, workers={"template": REQUESTED}),
-            "at 250 images/s a core, decoding needs 6 cores a worker: "
-            f"raise {THREADS} from 4 to 6 and {LIMIT} from 3 to 6{SMALLER}",
+            f"{UNMEASURED}raise {THREADS} from 4 to 6 and raise {LIMIT} from 3 to 6{SIX}{SMALLER}, "
+            f"or {FASTER}",
             id="too few of both",
         ),
         pytest.param(
             job(core=250.0, dataThreads=8),
-            "at 250 images/s a core, decoding needs 6 cores a worker; "
-            f"{UNMEASURED}write {REQUEST}, or {FASTER}",
+            f"{UNMEASURED}write {REQUEST}: 6{SIX}{SMALLER}, or {FASTER}",
             id="CPUs unknown",
         ),
         pytest.param(
             job(core=250.0, dataThreads=8, workers={"template": ENOUGH}),
-            "at 250 images/s a core, decoding needs 6 cores a worker, which it has; "
             f"{UNMEASURED}{FASTER}",
             id="enough cores",
         ),
@@ -134,6 +143,69 @@ def test_a_long_wait_names_what_to_change(found: ImageNetJob, advice: str) -> No
         message=HEAD + advice,
     )
     assert data_wait.compared(found, WINDOW) == expected
+
+
+READS = replace(WINDOW, read_waited=15.0, decode_waited=5.0)
+DECODERS = replace(WINDOW, decode_waited=15.0, decoded=300.0, decoded_cpu=290.0)
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        pytest.param(WINDOW, None, id="nothing measured"),
+        pytest.param(READS, Cause.READS, id="a slow disk or server"),
+        pytest.param(DECODERS, Cause.DECODERS, id="decoders that are busy"),
+        pytest.param(replace(DECODERS, decoded_cpu=200.0), Cause.CORES, id="runnable, not running"),
+        pytest.param(replace(DECODERS, decoded_cpu=0.0), Cause.DECODERS, id="threads"),
+        pytest.param(
+            replace(DECODERS, decoded_cpu=0.0, throttled=20.0), Cause.CORES, id="throttled threads"
+        ),
+        pytest.param(replace(DECODERS, throttled=2.0), Cause.DECODERS, id="hardly throttled"),
+        pytest.param(
+            replace(WINDOW, read_waited=8.0, decode_waited=8.0), None, id="neither for most of it"
+        ),
+    ],
+)
+def test_a_cause_is_what_most_of_the_wait_was_for(window: Steps, expected: Cause | None) -> None:
+    assert data_wait.cause(window) is expected
+
+
+@pytest.mark.parametrize(
+    ("found", "window", "advice"),
+    [
+        pytest.param(job(core=250.0), READS, f"records to be read: {FASTER}", id="a slow disk"),
+        pytest.param(
+            job(dataset=IN_A_BUCKET, **OUTPUT),
+            READS,
+            "records to be read: write spec.training.workers.cache",
+            id="a slow server",
+        ),
+        pytest.param(
+            job(core=250.0, dataThreads=4, workers={"template": ENOUGH}),
+            DECODERS,
+            f"decoders, which all have a core: raise {THREADS} from 4 to 6{SIX}{SMALLER}",
+            id="too few decoders",
+        ),
+        pytest.param(
+            job(core=250.0, dataThreads=8, workers={"template": CPUS}),
+            replace(DECODERS, decoded_cpu=100.0),
+            f"decoders that get no core: raise {LIMIT} from 4 to 6{SIX}{SMALLER}",
+            id="too few cores",
+        ),
+        pytest.param(
+            job(core=250.0, workers={"template": {"spec": EIGHT}}),
+            replace(DECODERS, decoded_cpu=100.0),
+            f"decoders that get no core: raise {LIMIT}{SMALLER}",
+            id="too few cores although pack was faster",
+        ),
+    ],
+)
+def test_a_cause_that_was_measured_is_named_with_what_helps(
+    found: ImageNetJob, window: Steps, advice: str
+) -> None:
+    comparison = data_wait.compared(found, window)
+    assert comparison is not None
+    assert comparison.message == f"{HEAD}most of it for {advice}"
 
 
 def test_an_attempt_with_fewer_workers_is_told_of_these() -> None:
