@@ -314,9 +314,9 @@ class OrderedTraining:
 
     def close(self) -> None:
         """Begin no batch any more, and forget those that are begun."""
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead = None
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
 
     def _end(self, number: int) -> int:
         """Return the epoch before which no more are begun with one."""
@@ -417,9 +417,9 @@ class OrderedValidation:
 
     def close(self) -> None:
         """Begin no batch any more, and forget those that are begun."""
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead = None
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
 
     def _batches(self, own: range, wanted: Wanted) -> "Generator[_Begin]":
         size, records = self._size, self._records
@@ -535,7 +535,6 @@ class _Ahead:
         """Start the thread."""
         self._slots, self._records, self._wanted = slots, records, Wanted()
         self._begins = batches(self._wanted)
-        self._is_empty = False
         self._begun: SimpleQueue[_PendingBatch | BaseException | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._begin, name="read-ahead", daemon=True)
         self._thread.start()
@@ -548,7 +547,7 @@ class _Ahead:
             InputError: a record is damaged.
             WorkloadError: a file cannot be read, or a decoder has died.
         """
-        pending = None if self._is_empty else self._next()
+        pending = self._next()
         if not isinstance(pending, _PendingBatch):
             raise pending or self._wanted.error or RuntimeError("no batch was begun")
         waits: Sequence[Callable[[], None]] = ()
@@ -565,8 +564,7 @@ class _Ahead:
             # Of a generator that nobody has closed: no other thread runs any more.
             return
         self._wanted.end(DroppedError())
-        while not self._is_empty:
-            pending = self._next()
+        while (pending := self._next()) is not None:
             if isinstance(pending, _PendingBatch):
                 pending.work.wait()
                 self._slots.give_back(pending.slot)
@@ -574,7 +572,9 @@ class _Ahead:
 
     def _next(self) -> "_PendingBatch | BaseException | None":
         begun = self._begun.get()
-        self._is_empty = begun is None
+        if begun is None:
+            # The end stays, for whoever asks again.
+            self._begun.put(None)
         return begun
 
     def _begin(self) -> None:
