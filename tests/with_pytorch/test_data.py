@@ -103,7 +103,8 @@ def weights_of_an_epoch(options: Options) -> dict[str, torch.Tensor]:
         made = learner(request, inputs=data.inputs)
         for batch in islice(data.training.epoch(0, 0), 12):
             made.train(batch, True, Flags())
-    return made.network.state_dict()
+    weights: dict[str, torch.Tensor] = made.network.state_dict()
+    return weights
 
 
 def test_a_step_reads_no_slot_that_is_free(
