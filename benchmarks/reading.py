@@ -135,8 +135,6 @@ def _command(
         *(() if group is None else ("--group", str(group))),
         *("--read", "--dataset", str(folder), *READERS[reader][1], "--random-mirror", "1"),
         *("--batch-size", str(BATCH), "--data-nthreads", str(CORES), *more),
-        # Nothing is read ahead of an epoch before it.
-        *("--num-epochs", "1"),
     ]
 
 
@@ -166,7 +164,8 @@ def _opens(command: list[str]) -> str:
 def _read(arguments: list[str], group: Path | None) -> dict[str, Any]:
     """Read two epochs, and measure the second; with a group, from its disk."""
     BENCH.mkdir(parents=True, exist_ok=True)
-    options = parse(arguments)
+    # Of one epoch, the next one is not read ahead.
+    options = parse([*arguments, "--num-epochs", "1"])
     data = choose(options, 0, 1, 1, BENCH)
     if group is not None:
         join(group)

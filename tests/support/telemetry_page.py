@@ -34,7 +34,7 @@ def rendered(page: str) -> str:
         KeyError: The page has a section that no table is made for.
     """
     tables = {
-        "training": _workload(names.TRAINING + names.CHECKPOINTS),
+        "training": _workload(names.TRAINING + names.CHECKPOINTS + names.MEASURED),
         "preprocessing": _workload(names.PREPARATION),
         "rendezvous": _workload(names.RENDEZVOUS),
         "figures": _table(("Status field", "From", "How", "Column"), map(_figure, FIGURES)),

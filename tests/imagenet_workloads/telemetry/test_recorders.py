@@ -140,7 +140,13 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     preparation.fetched(100)
     written = {name.removesuffix("_sum").removesuffix("_count") for name in values(registry)}
     assert written == {
-        metric.name for metric in (*names.TRAINING, *names.CHECKPOINTS, *names.PREPARATION)
+        metric.name
+        for metric in (
+            *names.TRAINING,
+            *names.CHECKPOINTS,
+            *names.MEASURED,
+            *names.PREPARATION,
+        )
     }
 
 
