@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks.mxnet import networks
-from imagenet_workloads.frameworks.mxnet.data import choose
+from imagenet_workloads.frameworks.mxnet.data import Copies, choose
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
-from imagenet_workloads.reading.batches import PADDING
+from imagenet_workloads.reading.batches import PADDING, ImageBatch
 from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.order import Order
@@ -89,3 +89,30 @@ def test_what_was_copied_of_a_slot_stays(
     poison_free_slots(monkeypatch)
     kept = list(opened(digits, tmp_path).training.epoch(0, 0))
     assert all((one.data.asnumpy() == two).all() for one, two in zip(kept, expected, strict=True))
+
+
+def test_memory_of_a_batch_is_used_again_once_mxnet_has_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+    empty_like = np.empty_like
+
+    def count(array: NDArray[np.float32]) -> NDArray[np.float32]:
+        made.append(array)
+        return empty_like(array)
+
+    monkeypatch.setattr(np, "empty_like", count)
+    copies, numbers = Copies(), np.zeros(64, np.int64)
+    square, results = mx.nd.ones((400, 400)), []
+    for value in range(50):
+        images = np.full((64, 3, 64, 64), value, np.float32)
+        batch = copies(ImageBatch(images, numbers, 64, numbers.astype(np.uint64)))
+        # It is computed when the program has asked for the next batches.
+        late = mx.nd.dot(square, square)[0, 0] / 400
+        results.append((batch.data * late).mean())
+        del batch
+    assert [float(result.asscalar()) for result in results] == list(range(50))
+    mx.nd.waitall()
+    before = len(made)
+    copies(ImageBatch(images, numbers, 64, numbers.astype(np.uint64)))
+    assert len(made) == before

@@ -1,9 +1,14 @@
 """Opens the training and validation data of the command line for MXNet. Imports MXNet."""
 
+import weakref
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import mxnet as mx
+import numpy as np
+from numpy.typing import NDArray
 
 from imagenet_workloads.dataset import Dataset, read_dataset, require_whole
 from imagenet_workloads.errors import InputError
@@ -46,7 +51,7 @@ def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scr
     """
     if options.data.benchmark:
         return open_synthetic(
-            options, rank, ranks, accumulation_steps, _to_arrays, channels_first=True
+            options, rank, ranks, accumulation_steps, Copies(), channels_first=True
         )
     if is_ordered(options):
         return _ordered(options, rank, ranks, accumulation_steps)
@@ -79,12 +84,29 @@ def _ordered(options: Options, rank: int, ranks: int, accumulation_steps: int) -
     def layout(inputs: Inputs) -> Normalized:
         return Normalized(inputs.mean, inputs.std, channels_first=True)
 
-    return open_ordered(options, rank, ranks, accumulation_steps, layout, _to_arrays)
+    return open_ordered(options, rank, ranks, accumulation_steps, layout, Copies())
 
 
-def _to_arrays(batch: ImageBatch) -> Batch:
-    # Copies, complete when they are returned: what computes with them runs later.
-    return Batch(mx.nd.array(batch.images), mx.nd.array(batch.labels), batch.count)
+class Copies:
+    """Copies of batches: MXNet computes with them later, when the slots have other images.
+
+    Their memory is used again once MXNet has let it go: new memory would cost as much as half of
+    the decoding, as each of its pages has to be found and cleared.
+    """
+
+    def __init__(self) -> None:
+        """Begin without memory."""
+        self._free: deque[NDArray[Any]] = deque()
+
+    def __call__(self, batch: ImageBatch) -> Batch:
+        """Copy a batch."""
+        images = batch.images
+        memory = self._free.popleft() if self._free else np.empty_like(images)
+        np.copyto(memory, images)
+        # MXNet refers to it until it has computed, also if the program does not any more.
+        lent = memory[:]
+        weakref.finalize(lent, self._free.append, memory).atexit = False
+        return Batch(mx.nd.from_numpy(lent), mx.nd.array(batch.labels), batch.count)
 
 
 def _find(options: Options, scratch: Path) -> _Found:
