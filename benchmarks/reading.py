@@ -172,7 +172,8 @@ def _read(arguments: list[str], group: Path | None) -> dict[str, Any]:
     for epoch in range(2):
         if group is not None and options.data.dataset is not None:
             drop_cache(options.data.dataset)
-        before, started, cpu = _io(group), time.monotonic(), _cpu()
+        # Last, as looking for decoders reads as well.
+        cpu, started, before = _cpu(), time.monotonic(), _io(group)
         images = 0
         for batch in data.training.epoch(epoch, 0):
             batch.data.wait_to_read()
