@@ -60,15 +60,8 @@ def record_io(tmp_path_factory: pytest.TempPathFactory) -> Records:
     return open_images(tmp_path_factory.mktemp("record-io"), RECORD_IO, IMAGES, shards=3)
 
 
-def trained(
-    records: Records,
-    share: WorkerShare,
-    epoch: int = 0,
-    position: int = 0,
-    decoders: int = 2,
-    by: str = THREADS,
-) -> list[ImageBatch]:
-    return trained_by(records, RECIPE, share, epoch, position, decoders, by)
+def trained(records: Records, share: WorkerShare, epoch: int = 0, **how: Any) -> list[ImageBatch]:
+    return trained_by(records, RECIPE, share, epoch, **how)
 
 
 def labels(batches: list[ImageBatch]) -> list[int]:
