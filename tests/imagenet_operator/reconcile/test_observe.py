@@ -418,7 +418,7 @@ def test_a_member_that_used_too_much_memory_says_what_to_raise() -> None:
     assert member.message == (
         "used more memory than its limit (OOMKilled); raise resources.limits.memory in "
         "spec.training.workers.template, or lower spec.training.batchSize, of which the reader "
-        "holds seven, or dataThreads, each a decoder of 50 MB "
+        "holds several, or dataThreads, each a decoder with memory of its own "
         "(extraArgs: [--macrobatch-size, …] adds up the gradients of smaller batches); "
         "MXNET_BACKWARD_DO_MIRROR=1 in its env may save some more, but is slower"
     )

@@ -12,7 +12,7 @@ from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.slots.metrics import aggregate
 from imagenet_workloads.telemetry.names import TRAINING, MetricType, Phase
 from imagenet_workloads.telemetry.registry import Registry
-from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.telemetry.training import ReadingTimes, TrainingRecorder
 
 
 class Page(Collector):
@@ -50,7 +50,7 @@ def slot(rank: int, images: int, seconds: float, loss: float | None = None) -> s
     recorder.position(epoch=1, batch=3)
     recorder.step(images, seconds, 0.001)
     recorder.exchange(seconds)
-    recorder.reading(seconds, 0.0, seconds, seconds)
+    recorder.reading(ReadingTimes(seconds, 0.0, seconds, seconds))
     recorder.speed(images / seconds)
     recorder.learning_rate(0.1)
     recorder.accuracy(loss=loss)

@@ -41,7 +41,7 @@ from imagenet_workloads.reading.mixing import Mixing, draw_mixing
 from imagenet_workloads.reading.records import Records
 from imagenet_workloads.reading.slots import SlotArrays, Slots, SlotShape
 from imagenet_workloads.reading.windows import DroppedError, PendingRecord, Wanted, Windows
-from imagenet_workloads.train.data import ReadingTimes
+from imagenet_workloads.telemetry.training import ReadingTimes
 from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from imagenet_workloads.train.order import Integers, Order, uniform_draws, worker_positions
 
@@ -186,7 +186,7 @@ class Decoding:
                 left, failed = left - 1, failed or error
                 if left:
                     return
-            work.read_at = max(work.read_at, time.monotonic())
+            work.read_at = time.monotonic()
             if failed is not None:
                 done(failed)
                 return

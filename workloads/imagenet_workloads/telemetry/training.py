@@ -4,6 +4,7 @@
 """
 
 import threading
+from dataclasses import dataclass
 
 from imagenet_workloads.arguments import throttled_seconds
 from imagenet_workloads.telemetry import names
@@ -21,6 +22,23 @@ _TIME_PHASES = {
 }
 
 
+@dataclass(frozen=True)
+class ReadingTimes:
+    """Why steps waited for their data, in seconds since the data was opened.
+
+    Attributes:
+        read_waited: waits for records that were still being read.
+        decode_waited: waits for images whose records had been read.
+        decoded: what all decoders have spent on images together.
+        decoded_cpu: of it, what they had a processor; None if that is not measured.
+    """
+
+    read_waited: float
+    decode_waited: float
+    decoded: float
+    decoded_cpu: float | None
+
+
 class TrainingRecorder:
     """Writes a worker's metrics to a registry.
 
@@ -31,14 +49,12 @@ class TrainingRecorder:
     def __init__(self, registry: Registry, time: TimeAccount | None = None) -> None:
         self._registry = registry
         self.time = TimeAccount() if time is None else time
-        self._exported = dict.fromkeys(names.TimePhase, 0.0)
         self._exporting = threading.Lock()
         registry.before_scrape(self._export_time)
-        registry.before_scrape(self._export_throttling)
         self._at_work = False
         self._phase: names.Phase | None = None
         self._saves, self._unsaved = False, 0.0
-        self._totals: dict[names.Metric, float] = {}
+        self._totals: dict[tuple[str, ...], float] = {}
 
     def readiness(self) -> str | None:
         """Return why the worker is not ready; None if it is.
@@ -107,26 +123,13 @@ class TrainingRecorder:
             self._unsaved += step_seconds - data_wait_seconds
             self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
 
-    def reading(
-        self,
-        read_waited: float,
-        decode_waited: float,
-        decoded: float,
-        decoded_cpu: float | None = None,
-    ) -> None:
-        """Record the reading so far, in seconds.
-
-        Args:
-            read_waited: Waits for records that were still being read.
-            decode_waited: Waits for images whose records had been read.
-            decoded: What all decoders have spent on images together.
-            decoded_cpu: Of it, what they had a processor; None if that is not measured.
-        """
-        self._total(names.TRAIN_READ_WAIT, read_waited)
-        self._total(names.TRAIN_DECODE_WAIT, decode_waited)
-        self._total(names.TRAIN_DECODERS, decoded)
-        if decoded_cpu is not None:
-            self._total(names.TRAIN_DECODERS_CPU, decoded_cpu)
+    def reading(self, times: ReadingTimes) -> None:
+        """Record the reading so far."""
+        self._total(names.TRAIN_READ_WAIT, times.read_waited)
+        self._total(names.TRAIN_DECODE_WAIT, times.decode_waited)
+        self._total(names.TRAIN_DECODERS, times.decoded)
+        if times.decoded_cpu is not None:
+            self._total(names.TRAIN_DECODERS_CPU, times.decoded_cpu)
 
     def exchange(self, seconds: float) -> None:
         """Count an exchange of gradients, which was ready after so many seconds of this worker."""
@@ -164,22 +167,16 @@ class TrainingRecorder:
     def _export_time(self) -> None:
         with self._exporting:  # two scrapes may come at once
             for phase, seconds in self.time.seconds().items():
-                self._registry.add(
-                    names.TRAIN_SECONDS, max(0.0, seconds - self._exported[phase]), phase
-                )
-                self._exported[phase] = max(seconds, self._exported[phase])
+                self._total(names.TRAIN_SECONDS, seconds, phase)
+            throttled = throttled_seconds()
+            if throttled is not None:
+                self._total(names.TRAIN_THROTTLED, throttled)
 
-    def _export_throttling(self) -> None:
-        seconds = throttled_seconds()
-        if seconds is not None:
-            with self._exporting:
-                self._total(names.TRAIN_THROTTLED, seconds)
-
-    def _total(self, metric: names.Metric, total: float) -> None:
+    def _total(self, metric: names.Metric, total: float, *labels: str) -> None:
         """Let a counter have a total, unless it has more already."""
-        before = self._totals.get(metric, 0.0)
-        self._registry.add(metric, max(0.0, total - before))
-        self._totals[metric] = max(total, before)
+        before = self._totals.get((metric.name, *labels), 0.0)
+        self._registry.add(metric, max(0.0, total - before), *labels)
+        self._totals[metric.name, *labels] = max(total, before)
 
     def _set_known(self, metric: names.Metric, value: float | None) -> None:
         if value is not None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_workloads.telemetry.training import ReadingTimes
 from imagenet_workloads.train.inputs import Inputs
 
 
@@ -52,23 +53,6 @@ class Batch:
     read: RecordsRead | None = None
     mixing: Any = None
     waits: list[Callable[[], None]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class ReadingTimes:
-    """Why steps waited for their data, in seconds since the data was opened.
-
-    Attributes:
-        read_waited: waits for records that were still being read.
-        decode_waited: waits for images whose records had been read.
-        decoded: what all decoders have spent on images together.
-        decoded_cpu: of it, what they had a processor; None if that is not measured.
-    """
-
-    read_waited: float
-    decode_waited: float
-    decoded: float
-    decoded_cpu: float | None
 
 
 class TrainingData(Protocol):

@@ -12,9 +12,8 @@ from imagenet_workloads.checkpoint.manifest import Position
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.log import EventLog
 from imagenet_workloads.telemetry.names import Phase
-from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.telemetry.training import ReadingTimes, TrainingRecorder
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.data import ReadingTimes
 from imagenet_workloads.train.redone import epochs_of
 
 _readable = logging.getLogger(__name__)
@@ -116,9 +115,7 @@ class Reporter:
     def reading(self, times: ReadingTimes | None) -> None:
         """Report why steps have waited for their data so far; None if that is not measured."""
         if times is not None:
-            self._recorder.reading(
-                times.read_waited, times.decode_waited, times.decoded, times.decoded_cpu
-            )
+            self._recorder.reading(times)
 
     def exchange(self, seconds: float) -> None:
         """Report for how many seconds this worker computed before an exchange of gradients."""

@@ -24,8 +24,8 @@ _LIMIT: Final = {
 }
 _OTHERWISE: Final = {
     "server": ", or spec.training.strategy.parameterServer.servers.replicas",
-    "worker": ", or lower spec.training.batchSize, of which the reader holds seven, or "
-    "dataThreads, each a decoder of 50 MB",
+    "worker": ", or lower spec.training.batchSize, of which the reader holds several, or "
+    "dataThreads, each a decoder with memory of its own",
 }
 _ACCUMULATION: Final = "extraArgs: [--macrobatch-size, …] adds up the gradients of smaller batches"
 
