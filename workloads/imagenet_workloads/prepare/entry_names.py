@@ -41,9 +41,11 @@ _NUMBER = re.compile(r"(?:[-_.]?\d+(?:[-_]of[-_]\d+)?(?:-[0-9a-f]{8,16})?)?$")
 
 def is_image(name: str) -> bool:
     """Whether a path's last part is an image's name; that of a hidden file is not."""
-    base = name.rpartition("/")[2]
-    stem, dot, suffix = base.rpartition(".")
-    return bool(dot and stem) and base[0] != "." and f".{suffix.lower()}" in IMAGE_SUFFIXES
+    stem, dot, suffix = name.rpartition(".")
+    if f"{dot}{suffix.lower()}" not in IMAGE_SUFFIXES:
+        return False
+    base = stem.rpartition("/")[2]
+    return base != "" and base[0] != "."
 
 
 def is_hidden(path: str) -> bool:

@@ -27,6 +27,8 @@ VERSION = 1
 # Lines of a shard's list that are parsed together: one by one takes three times as long.
 _LINES = 64
 _BLOCK = 1 << 20
+# As json.dumps does with text.
+_quoted = json.encoder.encode_basestring_ascii
 TRAIN, VALIDATION = "train", "validation"
 
 _FOLDER, _FILE = "plan", "plan.json"
@@ -295,7 +297,7 @@ def _line(image: PlannedImage) -> bytes:
         return json.dumps(image).encode() + b"\n"
     # As JSON of all but the boxes; a general encoder takes three times as long.
     key, label, offset, size, name, _ = image
-    return f"[{key}, {label}, {offset}, {size}, {json.dumps(name)}]\n".encode()
+    return f"[{key}, {label}, {offset}, {size}, {_quoted(name)}]\n".encode()
 
 
 def _images_file(shard: PlannedShard) -> str:

@@ -57,7 +57,8 @@ class Scan:
         self._end = 0
         self._classes = array("I")
         self._places = array("Q")
-        self._numbers: dict[str, int] = {}
+        # Of each class, its name in UTF-8 as well.
+        self._numbers: dict[str, tuple[int, bytes]] = {}
         self._hash = hashlib.sha256()
 
     def __len__(self) -> int:
@@ -70,10 +71,11 @@ class Scan:
             StorageError: The volume is full.
         """
         class_name, path, offset, size, mtime = image
-        number = self._numbers.get(class_name)
-        if number is None:
-            number = self._numbers[class_name] = len(self.class_names)
+        known = self._numbers.get(class_name)
+        if known is None:
+            known = self._numbers[class_name] = len(self.class_names), class_name.encode()
             self.class_names.append(class_name)
+        number, encoded = known
         name = path.encode("utf-8", "surrogateescape")
         row = _ROW.pack(offset, size, len(name)) + name
         try:
@@ -84,7 +86,7 @@ class Scan:
         self._places.append(self._end)
         self._end += len(row)
         self.bytes += size
-        self._hash.update(b"%s\0%s\0%d %d %d\n" % (class_name.encode(), name, offset, size, mtime))
+        self._hash.update(b"%s\0%s\0%d %d %d\n" % (encoded, name, offset, size, mtime))
 
     def finish(self) -> None:
         """Make every row readable; no image may be added after it."""
@@ -129,10 +131,10 @@ def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) 
     """
     result = Scan(rows)
     result.notes.report = listed
-    for image in source.scan(result.notes):
+    for number, image in enumerate(source.scan(result.notes), 1):
         heif.require_decoder(image.name, source.where)
         result.add(image)
-        if len(result) % REPORT_EVERY == 0 and not result.notes.reported:
+        if number % REPORT_EVERY == 0 and not result.notes.reported:
             listed(REPORT_EVERY, result.notes.share)
     if not len(result):
         raise InputError(f"{source.where}: holds no images{_instead(result.notes)}")

@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_workloads import regular_files
@@ -48,6 +49,27 @@ ANNOTATION_SUFFIX = ".xml"
 _COUNTED = 3
 
 
+@dataclass(slots=True)
+class _Open:
+    """A folder on the way to the images that are being listed.
+
+    Attributes:
+        prefix: its path below the root with a slash; empty for the root.
+        names: the numbered names in it that are still to be listed.
+        start: the share of the source before it.
+        step: the share of each name.
+        real_path: without links; None for the root.
+        has_images: whether images are in it or below it.
+    """
+
+    prefix: str
+    names: Iterator[tuple[int, str]]
+    start: float
+    step: float
+    real_path: str | None = None
+    has_images: bool = False
+
+
 class FolderListing(Listing):
     """Every image below a folder. Holds some names of one folder at a time."""
 
@@ -71,59 +93,49 @@ class FolderListing(Listing):
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in an order that depends on their names alone."""
-        links = Links(self._root)
+        links, root = Links(self._root), str(self._root)
         prefix = f"{self.start}/" if self.start else ""
-        # The folders on the way: their real path, names, and the share of the source they have.
-        below: list[tuple[str | None, Iterator[tuple[str, tuple[float, float]]]]] = [
-            (None, self._named(self._root, "", 0, (0.0, 1.0)))
-        ]
-        found: list[bool] = [False]
-        folders: list[str] = [""]
-        while below:
-            real_path, paths = below[-1]
-            name, span = next(paths, ("", (0.0, 0.0)))
-            if not name:
-                below.pop()
-                folder = folders.pop()
-                has_images = found.pop()
-                if found:
-                    found[-1] |= has_images
-                    if not has_images:
-                        notes.empty.append(prefix + folder)
-                continue
-            notes.share = min(1.0, span[0])
-            path, base = f"{self._root}/{name}", name.rpartition("/")[2]
-            if is_hidden(base) and regular_files.is_folder(Path(path)):
-                notes.hide(prefix + name)
-                continue
-            named_like_image = is_image(name)
-            status = None if base.startswith(".") else links.look(path, named_like_image)
-            if status is not None and stat.S_ISDIR(status.st_mode):
-                if self._is_annotations(name):
-                    notes.pass_over(name)
+        folders = [self._opened("", 0, 0.0, 1.0)]
+        while folders:
+            folder = folders[-1]
+            for number, base in folder.names:
+                notes.share = min(1.0, folder.start + number * folder.step)
+                name = folder.prefix + base
+                path = f"{root}/{name}"
+                named_like_image = is_image(base)
+                if not named_like_image and is_hidden(base) and regular_files.is_folder(Path(path)):
+                    notes.hide(prefix + name)
                     continue
-                entered = links.enter(path, real_path)
-                below.append((entered, self._named(Path(path), f"{name}/", len(below), span)))
-                found.append(False)
-                folders.append(name)
-            elif status is not None and named_like_image and stat.S_ISREG(status.st_mode):
-                found[-1] = True
-                yield Image("", prefix + name, 0, status.st_size, status.st_mtime_ns)
+                status = None if base[0] == "." else links.look(path, named_like_image)
+                if status is None:
+                    notes.pass_over(prefix + name)
+                elif named_like_image and stat.S_ISREG(status.st_mode):
+                    folder.has_images = True
+                    yield Image("", prefix + name, 0, status.st_size, status.st_mtime_ns)
+                elif not stat.S_ISDIR(status.st_mode):
+                    notes.pass_over(prefix + name)
+                elif self._is_annotations(name):
+                    notes.pass_over(name)
+                else:
+                    real_path = links.enter(path, folder.real_path)
+                    below = self._opened(f"{name}/", len(folders), notes.share, folder.step)
+                    below.real_path = real_path
+                    folders.append(below)
+                    break
             else:
-                notes.pass_over(prefix + name)
+                folders.pop()
+                if folders:
+                    folders[-1].has_images |= folder.has_images
+                    if not folder.has_images:
+                        notes.empty.append(prefix + folder.prefix[:-1])
 
-    def _named(
-        self, folder: Path, prefix: str, depth: int, span: tuple[float, float]
-    ) -> Iterator[tuple[str, tuple[float, float]]]:
-        """The paths in a folder, each with the share before it and after it."""
-        start, end = span
+    def _opened(self, prefix: str, depth: int, start: float, share: float) -> _Open:
+        """A folder whose names are to be listed, with its share of the source."""
+        folder = self._root / prefix
         names, total = sorted_names(folder), 0
         if depth < _COUNTED:
             total = len(names) if isinstance(names, list) else sum(1 for _ in names_in(folder))
-        step = (end - start) / total if total else 0.0
-        for number, name in enumerate(names):
-            place = start + number * step
-            yield prefix + name, (place, place + step)
+        return _Open(prefix, enumerate(names), start, share / total if total else 0.0)
 
     def _is_annotations(self, name: str) -> bool:
         """Whether a folder is that of Kaggle's annotations, which has no images."""
