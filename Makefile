@@ -128,6 +128,15 @@ install-pytorch: .venv-pytorch/.installed ## Make .venv-pytorch: PyTorch (6 GB, 
 		-e './workloads[export,pytorch,s3]'
 	touch $@
 
+install-field: .venv-field/.installed ## Make .venv-field: the libraries that bench-reading compares (8 GB)
+
+.venv-field/.installed: $(foreach name,field.in field.txt pytorch.txt,constraints/$(name))
+	$(CHECK_PYTHON_3_11)
+	$(PYTHON_3_11) -m venv .venv-field
+	.venv-field/bin/pip install --quiet -c constraints/pytorch.txt -c constraints/field.txt \
+		-r constraints/field.in
+	touch $@
+
 install-r: ## Check R and reticulate, make .venv and .venv-tensorflow, and say what to export
 	@Rscript -e 'stopifnot(requireNamespace("reticulate"), requireNamespace("jsonlite"))' \
 		>/dev/null 2>&1 || { echo "R or reticulate is missing; type:" \
@@ -239,12 +248,14 @@ chaos-training: $(INSTALLED) .venv-tensorflow/.installed .venv-pytorch/.installe
 chaos-kind: $(INSTALLED) $(HELM) $(GO) ## Inject faults into 20 jobs on a kind cluster, up to 2 hours (needs Docker)
 	$(BIN)/python tests/kind/run.py chaos --page docs/reliability.md
 
-bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, and bench-reading
+bench: $(INSTALLED) .venv-field/.installed ## Measure preprocessing against MXNet's im2rec, bench-reading, and the field's writers
 	$(BIN)/python -m benchmarks.preparation
 	$(BIN)/python -m benchmarks.reading
+	$(BIN)/python -m benchmarks.field
 
-bench-reading: $(INSTALLED) ## Measure the readers of records, side by side
+bench-reading: $(INSTALLED) .venv-field/.installed ## Measure the readers of records, and those of other libraries
 	$(BIN)/python -m benchmarks.reading
+	$(BIN)/python -m benchmarks.field --skip-preparing
 
 bench-gpu: .venv-pytorch/.installed ## Measure PyTorch on a GPU beside a plain loop (5 minutes)
 	.venv-pytorch/bin/python -m benchmarks.gpu

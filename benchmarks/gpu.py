@@ -25,10 +25,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from benchmarks.read_datasets import records_of
+from benchmarks.read_datasets import records_of, write_files
 
-from imagenet_workloads.dataset import RECORD_IO, Dataset, Shard, Split, read_dataset
-from imagenet_workloads.reading.records import open_split
+from imagenet_workloads.dataset import RECORD_IO, Shard, Split, read_dataset
 
 BENCH = Path("build/bench/gpu")
 EDGE = 256
@@ -141,7 +140,7 @@ def _dataset(photographs: int, times: int) -> tuple[Path, Path]:
     )
     many = replace(dataset, train=Split(photographs * times, shards))
     (records / "dataset.json").write_text(many.to_json())
-    _write_files(dataset, once, files, times)
+    write_files(dataset, once, files, times)
     return records, files
 
 
@@ -155,19 +154,6 @@ def _linked(shard: Shard, copy: int, once: Path, records: Path) -> Shard:
 
     index = None if shard.index is None else link(shard.index)
     return replace(shard, record=link(shard.record), index=index)
-
-
-def _write_files(dataset: Dataset, once: Path, files: Path, times: int) -> None:
-    opened = open_split(dataset.train, dataset.format, once)
-    for number in range(opened.count):
-        (run,) = opened.runs([number])
-        found = opened.parse(number, opened.read(run)[0])
-        folder = files / f"{found.label:03}"
-        folder.mkdir(exist_ok=True)
-        first = folder / f"{number:06}-000.jpg"
-        first.write_bytes(found.encoded)
-        for copy in range(1, times):
-            (folder / f"{number:06}-{copy:03}.jpg").hardlink_to(first)
 
 
 if __name__ == "__main__":

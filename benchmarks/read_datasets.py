@@ -13,6 +13,7 @@ from imagenet_workloads.prepare.codecs import choose as choose_codec
 from imagenet_workloads.prepare.codecs.codec import Recipe
 from imagenet_workloads.prepare.formats.format import INDEX_SUFFIX, StoredImage
 from imagenet_workloads.prepare.transcode import transcode
+from imagenet_workloads.reading.records import open_split
 
 SHARDS = 4
 
@@ -54,3 +55,17 @@ def _shard(path: Path, images: list[StoredImage], format: str) -> Shard:
     with record.open("wb") as records, index.open("wb") as lines:
         written.writer(records, lines).append(images)
     return Shard(record.name, index.name, len(images), record.stat().st_size, "")
+
+
+def write_files(dataset: Dataset, records: Path, files: Path, times: int = 1) -> None:
+    """Write the JPEGs of a dataset's training split into class folders, each so many times."""
+    opened = open_split(dataset.train, dataset.format, records)
+    for number in range(opened.count):
+        (run,) = opened.runs([number])
+        found = opened.parse(number, opened.read(run)[0])
+        folder = files / f"{found.label:03}"
+        folder.mkdir(exist_ok=True)
+        first = folder / f"{number:06}-000.jpg"
+        first.write_bytes(found.encoded)
+        for copy in range(1, times):
+            (folder / f"{number:06}-{copy:03}.jpg").hardlink_to(first)
