@@ -257,7 +257,7 @@ bench-reading: $(INSTALLED) .venv-field/.installed ## Measure the readers of rec
 	$(BIN)/python -m benchmarks.reading
 	$(BIN)/python -m benchmarks.field --skip-preparing
 
-bench-gpu: .venv-pytorch/.installed ## Measure PyTorch on a GPU beside a plain loop (5 minutes)
+bench-gpu: .venv-pytorch/.installed ## Measure PyTorch on a GPU beside plain loops, and reading alone (at most 8 minutes)
 	.venv-pytorch/bin/python -m benchmarks.gpu
 
 bench-operator: $(INSTALLED) $(GO) ## Measure the operator on a kind cluster with KWOK's nodes
