@@ -62,7 +62,8 @@ RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operat
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-horovod install-tensorflow install-pytorch install-r demo test lint format
+.PHONY: help install install-field install-horovod install-tensorflow install-pytorch install-r
+.PHONY: demo test lint format
 .PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
 .PHONY: test-kueue test-fresh-machine test-pythons
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
