@@ -62,7 +62,8 @@ RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operat
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-horovod install-tensorflow install-pytorch install-r demo test lint format
+.PHONY: help install install-field install-horovod install-tensorflow install-pytorch install-r
+.PHONY: demo test lint format
 .PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
 .PHONY: test-kueue test-fresh-machine test-pythons
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
@@ -126,6 +127,15 @@ install-pytorch: .venv-pytorch/.installed ## Make .venv-pytorch: PyTorch (6 GB, 
 		-c constraints/export.txt -c constraints/development.txt -c constraints/pytorch.txt \
 		-r constraints/pytorch.in \
 		-e './workloads[export,pytorch,s3]'
+	touch $@
+
+install-field: .venv-field/.installed ## Make .venv-field: the libraries that bench-reading compares (8 GB)
+
+.venv-field/.installed: $(foreach name,field.in field.txt pytorch.txt,constraints/$(name))
+	$(CHECK_PYTHON_3_11)
+	$(PYTHON_3_11) -m venv .venv-field
+	.venv-field/bin/pip install --quiet -c constraints/pytorch.txt -c constraints/field.txt \
+		-r constraints/field.in
 	touch $@
 
 install-r: ## Check R and reticulate, make .venv and .venv-tensorflow, and say what to export
@@ -239,14 +249,16 @@ chaos-training: $(INSTALLED) .venv-tensorflow/.installed .venv-pytorch/.installe
 chaos-kind: $(INSTALLED) $(HELM) $(GO) ## Inject faults into 20 jobs on a kind cluster, up to 2 hours (needs Docker)
 	$(BIN)/python tests/kind/run.py chaos --page docs/reliability.md
 
-bench: $(INSTALLED) ## Measure preprocessing against MXNet's im2rec, and bench-reading
+bench: $(INSTALLED) .venv-field/.installed ## Measure preprocessing against MXNet's im2rec, bench-reading, and the field's writers
 	$(BIN)/python -m benchmarks.preparation
 	$(BIN)/python -m benchmarks.reading
+	$(BIN)/python -m benchmarks.field
 
-bench-reading: $(INSTALLED) ## Measure the readers of records, side by side
+bench-reading: $(INSTALLED) .venv-field/.installed ## Measure the readers of records, and those of other libraries
 	$(BIN)/python -m benchmarks.reading
+	$(BIN)/python -m benchmarks.field --skip-preparing
 
-bench-gpu: .venv-pytorch/.installed ## Measure PyTorch on a GPU beside a plain loop (5 minutes)
+bench-gpu: .venv-pytorch/.installed ## Measure PyTorch on a GPU beside plain loops, and reading alone (at most 8 minutes)
 	.venv-pytorch/bin/python -m benchmarks.gpu
 
 bench-operator: $(INSTALLED) $(GO) ## Measure the operator on a kind cluster with KWOK's nodes

@@ -18,10 +18,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cpu_time import cpu_seconds
 from benchmarks.read_datasets import SHARDS, records_of
 from benchmarks.throttled_disk import (
     DiskLimit,
@@ -92,11 +93,11 @@ def _print_cached(images: int, runs: int) -> None:
     print("|---|---|---:|---:|---:|---:|---:|")
     for name, (edge, more) in CASES.items():
         folder = records_of(BENCH, edge, images, RECORD_IO)
-        commands = {reader: _command(folder, reader, more) for reader in READERS}
-        for reader, found in _in_turn(commands, runs).items():
+        commands = {reader: command(folder, reader, more) for reader in READERS}
+        for reader, found in in_turn(commands, runs).items():
             one, opens = found[0], _opens(commands[reader])
             figures = (
-                f"{_median(found, 'cpu'):.2f} | {_median(found, 'speed'):.0f} "
+                f"{median(found, 'cpu'):.2f} | {median(found, 'speed'):.0f} "
                 f"| {one['reads']:,} | {one['mib']:.1f} | {opens}"
             )
             print(f"| {name} | {reader} | {figures} |", flush=True)
@@ -111,24 +112,22 @@ def _print_throttled(images: int, runs: int, limit: DiskLimit) -> None:
         folders = {format: records_of(BENCH, edge, images, format) for format in formats}
         with throttled_disk(BENCH, limit) as group:
             commands = {
-                f"{format} | {reader}": _command(folders[format], reader, more, group)
+                f"{format} | {reader}": command(folders[format], reader, more, group)
                 for reader, (known, _) in READERS.items()
                 for format in known
             }
-            results = _in_turn(commands, runs)
+            results = in_turn(commands, runs)
         for row, found in results.items():
             format, _, reader = row.partition(" | ")
-            opens = _opens(_command(folders[format], reader, more))
+            opens = _opens(command(folders[format], reader, more))
             figures = (
-                f"{_median(found, 'speed'):.0f} | {_median(found, 'disk requests'):,.0f} "
-                f"| {_median(found, 'disk mib'):.1f} | {opens}"
+                f"{median(found, 'speed'):.0f} | {median(found, 'disk requests'):,.0f} "
+                f"| {median(found, 'disk mib'):.1f} | {opens}"
             )
             print(f"| {name} | {row} | {figures} |", flush=True)
 
 
-def _command(
-    folder: Path, reader: str, more: Sequence[str], group: Path | None = None
-) -> list[str]:
+def command(folder: Path, reader: str, more: Sequence[str], group: Path | None = None) -> list[str]:
     """Return the command that reads two epochs."""
     return [
         *(sys.executable, "-m", "benchmarks.reading"),
@@ -138,26 +137,29 @@ def _command(
     ]
 
 
-def _in_turn(commands: dict[str, list[str]], runs: int) -> dict[str, Measurements]:
+def in_turn(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Measurements]:
     """Run the commands so often, one after the other; return what they measured."""
     results: dict[str, Measurements] = {name: [] for name in commands}
     for _ in range(runs):
-        for name, command in commands.items():
-            results[name].append(json.loads(subprocess.check_output(command)))
+        for name, line in commands.items():
+            # Libraries of the field print before it.
+            *_, found = subprocess.check_output(line).splitlines()
+            results[name].append(json.loads(found))
     return results
 
 
-def _median(found: Measurements, key: str) -> float:
+def median(found: Measurements, key: str) -> float:
+    """Return the median of one figure."""
     values: list[float] = [one[key] for one in found]
     return statistics.median(values)
 
 
-def _opens(command: list[str]) -> str:
+def _opens(line: list[str]) -> str:
     """Count the files of records that a reading of two epochs opens."""
     if shutil.which("strace") is None:
         return ""
     log = BENCH / "strace.txt"
-    subprocess.check_output(["strace", "-f", "-qq", "-e", "trace=openat", "-o", log, *command])
+    subprocess.check_output(["strace", "-f", "-qq", "-e", "trace=openat", "-o", log, *line])
     return f"{len(re.findall(r'train-[0-9]+[.](?:rec|tfrecord)', log.read_text())):,}"
 
 
@@ -173,29 +175,17 @@ def _read(arguments: list[str], group: Path | None) -> dict[str, Any]:
         if group is not None and options.data.dataset is not None:
             drop_cache(options.data.dataset)
         # Last, as looking for decoders reads as well.
-        cpu, started, before = _cpu(), time.monotonic(), _io(group)
+        cpu, started, before = cpu_seconds(), time.monotonic(), _io(group)
         images = 0
         for batch in data.training.epoch(epoch, 0):
             batch.data.wait_to_read()
             images += batch.images
         after = _io(group)
     found = {key: after[key] - before[key] for key in after}
-    found["cpu"] = (_cpu() - cpu) / images * 1000
+    found["cpu"] = (cpu_seconds() - cpu) / images * 1000
     found["speed"] = images / (time.monotonic() - started)
     data.close()
     return found
-
-
-def _cpu() -> float:
-    """Return the seconds of processor time of this process and its decoders."""
-    children = Path("/proc/self/task").glob("*/children")
-    programs = [pid for path in children for pid in path.read_text().split()]
-    ticks = 0
-    for pid in programs:
-        # Behind the name, which may have spaces: user and system time are the fields 14 and 15.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _io(group: Path | None) -> dict[str, float]:

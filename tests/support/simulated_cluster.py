@@ -257,7 +257,13 @@ class SimulatedCluster(SimulatedWorld):
         if not self._tells_capacity:
             return None
         return {
-            node: Room({"pods": Fraction(self._room_on(node)), "nvidia.com/gpu": Fraction(100)})
+            node: Room(
+                {
+                    "pods": Fraction(self._room_on(node)),
+                    "nvidia.com/gpu": Fraction(100),
+                    "memory": Fraction(2**50),
+                }
+            )
             for node in self.slots
             if node not in self.unreachable
         }

@@ -78,6 +78,11 @@ def warnings(training: TrainingSpec) -> list[Problem]:
     return [Problem(FIELD, message, hint, "operator") for message, hint in unknown]
 
 
+def values(training: TrainingSpec) -> dict[str, str]:
+    """Return the value of each option that `imagenet-train` knows."""
+    return _parsed(training.extra_args)[2]
+
+
 _Finding = tuple[str, str | None]
 
 

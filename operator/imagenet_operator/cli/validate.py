@@ -1,7 +1,8 @@
 """`imagenetctl validate FILE…`: validates manifests without a cluster.
 
 One line a problem, ``FILE: FIELD: what is wrong; what to write instead``, or one JSON document with
-``--output json``. For a job with `minReplicas` it also prints the numbers of workers that divide.
+``--output json``. For each job it also prints the memory that reading takes in a worker, and for
+one with `minReplicas` the numbers of workers that divide.
 
 Exit codes: 0 all manifests are valid, 2 one is invalid or cannot be read, 3 the output cannot be
 written.
@@ -15,7 +16,14 @@ import sys
 from dataclasses import asdict
 from typing import get_args
 
-from imagenet_operator.api import ImageNetJob, Problem, elastic_workers, extra_arguments, parse
+from imagenet_operator.api import (
+    ImageNetJob,
+    Problem,
+    elastic_workers,
+    extra_arguments,
+    parse,
+    reading_memory,
+)
 from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.cli.argument_types import not_empty
@@ -69,7 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
         _print_lines(reports, jobs)
     for name, found in jobs.items():
         for job in found.values():
-            for problem in extra_arguments.warnings(job.spec.training):
+            warnings = extra_arguments.warnings(job.spec.training)
+            for problem in (*warnings, *reading_memory.warnings(job)):
                 print(f"{name}: warning: {problem}", file=sys.stderr)
     good = not any(any(report) for report in reports.values())
     return exit_codes.SUCCESS if good else exit_codes.USAGE
@@ -103,12 +112,22 @@ def _counts(jobs: _Jobs) -> dict[int, tuple[int, ...]]:
     }
 
 
+def _memory(jobs: _Jobs) -> dict[int, reading_memory.ReadingMemory]:
+    """Return what reading takes in a worker, by document."""
+    figures = {number: reading_memory.of_fewest_workers(job) for number, job in jobs.items()}
+    return {number: figure for number, figure in figures.items() if figure is not None}
+
+
 def _print_lines(reports: dict[str, _Report], jobs: dict[str, _Jobs]) -> None:
     for file, report in reports.items():
         for line in files.lines(file, report) or [f"{file}: valid"]:
             print(line)
+        several = len(report) > 1
+        for number, memory in _memory(jobs[file]).items():
+            document = f" document {number}:" if several else ""
+            print(f"{file}:{document} the reader of a worker takes {memory}")
         for number, counts in _counts(jobs[file]).items():
-            document = f" document {number}:" if len(report) > 1 else ""
+            document = f" document {number}:" if several else ""
             found = ", ".join(map(str, counts))
             print(f"{file}:{document} an attempt may have {found} workers")
 
@@ -126,4 +145,11 @@ def _print_json(reports: dict[str, _Report], jobs: dict[str, _Jobs]) -> None:
         for number, counts in _counts(valid).items()
     ]
     elastic = {"elastic": workers} if workers else {}
-    print(json.dumps({"valid": not found, "problems": found, **elastic}, indent=2))
+    memory = [
+        {"file": name, "document": number, "bytes": figure.bytes, **asdict(figure)}
+        for name, valid in jobs.items()
+        for number, figure in _memory(valid).items()
+    ]
+    reading = {"reading": memory} if memory else {}
+    document = {"valid": not found, "problems": found, **elastic, **reading}
+    print(json.dumps(document, indent=2))

@@ -52,6 +52,8 @@ class Program:
         gpus: The number of GPUs.
         shared_memory: Whether its processes need more of /dev/shm than the container runtime's 64
             MiB.
+        memory: What it needs at least: the request of a pod whose template has no memory; None if
+            unknown.
         ports: Ports besides that of the metrics, by name.
         leaves_result: Whether its termination message has a result after success.
         reports_readiness: Whether its metrics server reports readiness.
@@ -73,6 +75,7 @@ class Program:
     cache: Cache | None = None
     gpus: int = 0
     shared_memory: bool = False
+    memory: str | None = None
     ports: Mapping[str, int] = field(default_factory=dict)
     leaves_result: bool = False
     reports_readiness: bool = False
@@ -151,6 +154,8 @@ def _complete(
     """Add what no template may remove, after the merge."""
     if program.shared_memory:
         _keep_within_memory(spec)
+    if program.memory is not None:
+        _ask_for_memory(spec, program.memory)
     if program.gpus:
         _ask_for_gpus(spec["containers"][0], program.gpus, settings)
     if program.shares_node:
@@ -311,6 +316,22 @@ def _keep_within_memory(spec: Manifest) -> None:
     volume = next(item["emptyDir"] for item in spec["volumes"] if item["name"] == SHARED_MEMORY)
     if memory and memory / 2 < quantities.parse(volume["sizeLimit"]):
         volume["sizeLimit"] = str(math.floor(memory / 2))
+
+
+def _ask_for_memory(spec: Manifest, memory: str) -> None:
+    """Add a request of memory, unless the template has memory for the container or for the pod.
+
+    It is no limit: the network's memory is unknown.
+    """
+    program = spec["containers"][0]
+    amounts = [
+        template.quantity(one, kind, "memory")
+        for one in (program, spec)
+        for kind in ("limits", "requests")
+    ]
+    if all(amount is None for amount in amounts):
+        requests = template.part(template.part(program, "resources"), "requests")
+        requests["memory"] = memory
 
 
 def _ask_for_gpus(container: Manifest, count: int, settings: Settings) -> None:

@@ -81,7 +81,7 @@ def test_where_nodes_are_missing_the_next_attempt_has_fewer_workers() -> None:
     play(cluster, is_in_attempt(1))
     assert workers(cluster) == 3
     assert said(cluster, "Shrunk") == [
-        "Shrunk to 3 of 4 workers: 0 of 1 nodes have room for digits-r1-worker-3: "
+        "Shrunk to 3 of 4 workers: 0 of 1 nodes have room for digits-r1-server-0: "
         "1 with no room for another pod"
     ]
     assert said(cluster, "AttemptStarted")[1] == "attempt 1: 5 pods; 3 of 4 workers"

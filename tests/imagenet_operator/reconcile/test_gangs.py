@@ -55,7 +55,7 @@ def test_a_gang_that_waits_is_bound_only_when_all_fit() -> None:
     assert condition_of(cluster.status, "Running") == (
         "False",
         "Scheduling",
-        "waiting until all members fit: 0 of 1 nodes have room for digits-r0-worker-1: "
+        "waiting until all members fit: 0 of 1 nodes have room for digits-r0-server-1: "
         "1 with no room for another pod",
     )
     cluster.slots["b"] = 1

@@ -99,7 +99,7 @@ def test_a_member_tells_all_that_its_pod_does() -> None:
     assert (member.exit_code, member.reason, member.message) == (3, "Error", "disk full")
     assert (member.node, member.live) == ("a", False)
     assert member.finished_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert member.requests == {"nvidia.com/gpu": Fraction(8)}
+    assert member.requests["nvidia.com/gpu"] == Fraction(8)
     assert member.reference == Reference("Pod", member.name, member.uid)
 
 

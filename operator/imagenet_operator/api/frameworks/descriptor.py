@@ -140,6 +140,7 @@ class Framework:
             option), and what to write instead. Each option by itself is right.
         training_rules: Further rules for `spec.training`. They apply to this framework alone, so
             they need not compare its name.
+        normalizes_on_gpu: Whether the reader gives a GPU bytes, and not numbers of 4 bytes.
         memory_variable: An environment variable, as NAME=VALUE, with which it needs less memory.
         memory_field: A field of `spec.training`, by its Python name. If it is true, the framework
             needs less memory.
@@ -163,6 +164,7 @@ class Framework:
     lacks_options: tuple[str, ...] = ()
     contradictions: Callable[[Any, Mapping[str, str]], Iterable[tuple[str, str]]] = _none
     training_rules: tuple[Rule, ...] = ()
+    normalizes_on_gpu: bool = False
     memory_variable: str | None = None
     memory_field: str | None = None
 

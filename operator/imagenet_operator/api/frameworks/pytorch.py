@@ -70,5 +70,6 @@ PYTORCH = Framework(
     ),
     lacks_options=("monitor", "gc-type", "gc-threshold"),
     training_rules=(_ONE_DEVICE, _NO_KV_STORE),
+    normalizes_on_gpu=True,
     memory_field="activation_checkpointing",
 )

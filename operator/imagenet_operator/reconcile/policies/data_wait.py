@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import math
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Final
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_operator.api import ImageNetJob, reading_memory
 from imagenet_operator.api.fields import COUNT_MAXIMUM
-from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.status import DataWaitStatus
-from imagenet_operator.api.templates import own_program
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.step_window import Steps
 
@@ -169,7 +167,7 @@ def _more_cores(job: ImageNetJob, found: DataWaitStatus) -> str:
     core = None if dataset is None else dataset.decoded_images_per_second
     if not core:
         return _raise_cores(job)
-    threads, cpus = training.data_threads, _cpus_of_a_worker(job)
+    threads, cpus = training.data_threads, reading_memory.worker_cpus(training)
     processes = training.strategy.processes(training.workers.gpus)
     # Rounded up: a part of a core is a thread of its own.
     needed = math.ceil(found.network_images_per_second / core / _workers(job))
@@ -217,13 +215,3 @@ def _workers(job: ImageNetJob) -> int:
     """Return the workers of the attempt, which may have fewer than the job asks for."""
     attempt = job.status.training
     return (attempt.workers if attempt is not None else None) or job.spec.training.workers.replicas
-
-
-def _cpus_of_a_worker(job: ImageNetJob) -> float | None:
-    """Return the CPUs that the template gives to the program of a worker; None without any."""
-    for container in own_program.main_containers(job.spec.training.workers.template):
-        resources: Any = container.get("resources") or {}
-        for kind in ("limits", "requests"):
-            if cpu := (resources.get(kind) or {}).get("cpu"):
-                return float(parse(cpu))
-    return None

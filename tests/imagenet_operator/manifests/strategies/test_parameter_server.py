@@ -124,7 +124,7 @@ def test_helpers_always_run_the_image_for_cpus(name: str, helper: str, worker: s
 def test_only_workers_ask_for_gpus() -> None:
     settings = Settings(gpu_resource="example.com/gpu")
     worker = member("worker", "gpus", settings)["spec"]["containers"][0]
-    assert worker["resources"] == {"limits": {"example.com/gpu": "8"}}
+    assert worker["resources"]["limits"] == {"example.com/gpu": "8"}
     for role in ("scheduler", "server"):
         assert "resources" not in member(role, "gpus")["spec"]["containers"][0]
     assert "resources" not in member("worker", "defaults")["spec"]["containers"][0]

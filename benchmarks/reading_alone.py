@@ -1,0 +1,59 @@
+"""Reads batches for a GPU as fast as it can, without a network and without PyTorch.
+
+    taskset --cpu-list 0-3 .venv-pytorch/bin/python -m benchmarks.reading_alone FOLDER
+
+Prints the images per second of imagenet-train's reader on the cores that the process may use.
+"""
+
+import argparse
+import time
+from itertools import count
+from pathlib import Path
+
+from imagenet_workloads.commands.train import parse
+from imagenet_workloads.reading.batches import ImageBatch
+from imagenet_workloads.reading.layouts import Bytes
+from imagenet_workloads.reading.ordered_data import open_ordered
+from imagenet_workloads.train.data import Batch
+
+# Batches until the decoders have started and each lane has been read.
+WARM = 8
+
+
+def main() -> None:
+    """Read."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="of a dataset")
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    options = parser.parse_args()
+    print(speed(options.folder, options.batch, options.seconds))
+
+
+def speed(folder: Path, batch: int, seconds: float) -> float:
+    """Return the images per second, over about so many seconds."""
+    crop = ("--random-crop", "1", "--random-mirror", "1")
+    size = ("--image-shape", "3,224,224", "--batch-size", str(batch))
+    line = ("--framework", "PyTorch", "--dataset", str(folder), *size, *crop)
+    data = open_ordered(parse(list(line)), 0, 1, 1, lambda _: Bytes(), _converted)
+    try:
+        images, started = 0, time.monotonic()
+        batches = (one for epoch in count() for one in data.training.epoch(epoch, 0))
+        for number, taken in enumerate(batches):
+            if number == WARM:
+                images, started = 0, time.monotonic()
+            images += taken.images
+            if number > WARM and time.monotonic() - started > seconds:
+                break
+        return images / (time.monotonic() - started)
+    finally:
+        if data.close is not None:
+            data.close()
+
+
+def _converted(batch: ImageBatch) -> Batch:
+    return Batch(batch.images, batch.labels, batch.count)
+
+
+if __name__ == "__main__":
+    main()

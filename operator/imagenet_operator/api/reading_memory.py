@@ -1,0 +1,211 @@
+"""The memory that reading takes in a worker: `validate` says it, and the worker's pod requests it.
+
+The ordered reader has batches in slots and records in windows, both in shared memory that counts
+as the pod's, and decodes in programs (docs/order.md). Slots are exact. Windows depend on the bytes
+of a record, which only the dataset knows, so they are an estimate. The two packages do not import
+each other; a contract test compares both figures with the memory of a real reader.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from imagenet_operator.api import elastic_workers, extra_arguments, quantities
+from imagenet_operator.api.capabilities import ONLY_IMAGE_RECORD_ITER, changed
+from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_operator.api.templates import own_program
+from imagenet_operator.errors import Problem
+
+if TYPE_CHECKING:
+    from imagenet_operator.api.job import ImageNetJob
+    from imagenet_operator.api.training import TrainingSpec
+
+TRAINING_SLOTS: Final = 4
+VALIDATION_SLOTS: Final = 3
+DECODER: Final = 45 * 10**6
+"""Bytes of a program that decodes."""
+
+LANES: Final = 840
+SHORTEST_LANE: Final = 32
+WINDOW: Final = 16
+READ_BYTES: Final = 1 << 20
+FEWEST_CORES: Final = 3
+"""On fewer, threads decode unless `--decoding processes` says otherwise."""
+
+_PAGE: Final = 4096
+_LABEL_AND_IDENTITY: Final = 16
+# ILSVRC2012 at 480 pixels: 96 KiB a record; a JPEG grows with the square of its edge.
+_BYTES_OF_SQUARE: Final = Fraction(96 * 2**10, 480**2)
+# Images that preparation does not resize: ILSVRC2012's files have 110 KB on average, for networks
+# of 224 pixels. A smaller network is trained on smaller images.
+_BYTES_AS_THEY_COME: Final = 110_000
+_THEIR_NETWORK: Final = 224
+
+
+@dataclass(frozen=True)
+class ReadingMemory:
+    """What all processes of a worker take together.
+
+    Attributes:
+        slots: Bytes of batches.
+        windows: Bytes of records that are read ahead, about.
+        decoders: Programs that decode; None if the template does not say how many cores a worker
+            has.
+    """
+
+    slots: int
+    windows: int
+    decoders: int | None
+
+    @property
+    def bytes(self) -> int:
+        """All of it that is known."""
+        return self.slots + self.windows + (self.decoders or 0) * DECODER
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        parts = [f"{_written(self.slots)} batches", f"{_written(self.windows)} records"]
+        if self.decoders:
+            of_each = "" if self.decoders == 1 else f" ({self.decoders} of {_written(DECODER)})"
+            decoders = "decoder" if self.decoders == 1 else "decoders"
+            parts.append(f"{_written(self.decoders * DECODER)} {decoders}{of_each}")
+        # The template does not say how many cores a worker has.
+        more = f", and {_written(DECODER)} for each decoder" if self.decoders is None else ""
+        return f"about {_written(self.bytes)} ({', '.join(parts)}){more}"
+
+
+def of_worker(job: ImageNetJob, workers: int | None = None) -> ReadingMemory | None:
+    """Return what reading takes in each worker; None if the ordered reader does not read.
+
+    Args:
+        job: The counts of its dataset are used if its status has them.
+        workers: How many there are; by default those that the job asks for.
+    """
+    training = job.spec.training
+    workers = training.workers.replicas if workers is None else workers
+    given = extra_arguments.values(training)
+    reader = training.reader or (
+        "ImageRecordIter" if changed(training.augmentation, ONLY_IMAGE_RECORD_ITER) else "Ordered"
+    )
+    has_no_records = given.get("--benchmark") == "1"
+    if own_program.has_command(training.workers.template) or reader != "Ordered" or has_no_records:
+        return None
+    processes = training.strategy.processes(training.workers.gpus)
+    size = training.batch_size // (processes * workers)
+    images = None if job.status.dataset is None else job.status.dataset.images
+    # A dataset that is not listed yet has no counts.
+    train = images.train if images is not None and images.train else None
+    validates = train is None or (images is not None and images.validation > 0)
+    record = _bytes_of_record(job)
+    ahead = _read_ahead(processes * workers, record, train)
+    if validates:
+        ahead += (VALIDATION_SLOTS + 1) * size * record
+    slots = TRAINING_SLOTS + (VALIDATION_SLOTS if validates else 0)
+    return ReadingMemory(
+        slots=processes * slots * _slot(training, size),
+        windows=processes * ahead,
+        decoders=_decoders(training, given.get("--decoding")),
+    )
+
+
+def worker_cpus(training: TrainingSpec) -> float | None:
+    """Return the CPUs that the template gives to the program of a worker; None without any."""
+    cpus = (_resource(training, kind, "cpu") for kind in ("limits", "requests"))
+    return next((float(amount) for amount in cpus if amount), None)
+
+
+def of_fewest_workers(job: ImageNetJob) -> ReadingMemory | None:
+    """Return the most that reading takes: fewer workers have larger batches and more lanes."""
+    training = job.spec.training
+    is_elastic = elastic_workers.is_elastic(training)
+    return of_worker(job, elastic_workers.worker_counts(training)[0] if is_elastic else None)
+
+
+def warnings(job: ImageNetJob) -> list[Problem]:
+    """Return the memory of the template that is less than reading takes."""
+    found = of_fewest_workers(job)
+    if found is None:
+        return []
+    problems = []
+    for kind in ("limits", "requests"):
+        memory = _resource(job.spec.training, kind, "memory")
+        if memory and memory < found.bytes:
+            problems.append(
+                Problem(
+                    f"resources.{kind}.memory in spec.training.workers.template",
+                    f"is less than the reader of a worker takes, {found}",
+                    f"write at least {in_mebibytes(found.bytes)} and what the network takes, or a "
+                    "smaller batchSize",
+                    "operator",
+                )
+            )
+    return problems
+
+
+def in_mebibytes(size: int) -> str:
+    """Return bytes as a quantity."""
+    return f"{math.ceil(size / 2**20)}Mi"
+
+
+def _slot(training: TrainingSpec, size: int) -> int:
+    """Return the bytes of a batch."""
+    gives_bytes = training.workers.gpus > 0 and FRAMEWORKS[training.framework].normalizes_on_gpu
+    images = size * math.prod(training.model.image_shape) * (1 if gives_bytes else 4)
+    return sum(-(-part // _PAGE) * _PAGE for part in (images, _LABEL_AND_IDENTITY * size))
+
+
+def _read_ahead(processes: int, record: int, images: int | None) -> int:
+    """Return the bytes of training records in memory when an epoch begins.
+
+    A read of each lane ends with the window in which it exceeds READ_BYTES: on average in its
+    middle. No more is read than the process's share of the images.
+    """
+    divisors = (lanes for lanes in range(LANES, 0, -1) if LANES % lanes == 0)
+    lanes = next((one for one in divisors if images is None or images // one >= SHORTEST_LANE), 1)
+    ahead = lanes // math.gcd(lanes, processes) * (READ_BYTES + WINDOW * record // 2)
+    return ahead if images is None else min(ahead, -(-images // processes) * record)
+
+
+def _bytes_of_record(job: ImageNetJob) -> int:
+    """Estimate it by the size to which preparation resizes."""
+    dataset = job.spec.dataset
+    resize = None if dataset.is_sealed else dataset.preprocessing.resize
+    if resize is not None:
+        return math.ceil(_BYTES_OF_SQUARE * resize**2)
+    edge = min(_THEIR_NETWORK, *job.spec.training.model.image_shape[1:])
+    return math.ceil(Fraction(_BYTES_AS_THEY_COME * edge**2, _THEIR_NETWORK**2))
+
+
+def _decoders(training: TrainingSpec, decoding: str | None) -> int | None:
+    """Return the programs of a worker that decode; None if its cores are unknown."""
+    cpus, threads = worker_cpus(training), training.data_threads
+    processes = training.strategy.processes(training.workers.gpus)
+    if decoding == "threads":
+        return 0
+    if cpus is None:
+        return None if threads is None else processes * threads
+    cores = max(1, math.ceil(cpus))
+    if decoding is None and cores < FEWEST_CORES:
+        return 0
+    left = max(1, (cores - processes) // processes)
+    return processes * (left if threads is None else min(threads, cores))
+
+
+def _resource(training: TrainingSpec, kind: str, name: str) -> Fraction | None:
+    """Return an amount of the template; None if it has none, or one that other rules refuse."""
+    for container in own_program.main_containers(training.workers.template):
+        resources = container.get("resources")
+        amounts = resources.get(kind) if isinstance(resources, Mapping) else None
+        if isinstance(amounts, Mapping) and name in amounts:
+            with suppress(ValueError):
+                return quantities.parse(amounts[name])
+    return None
+
+
+def _written(size: int) -> str:
+    return f"{size / 10**9:.2f} GB" if size >= 10**8 else f"{math.ceil(size / 10**6)} MB"

@@ -1,0 +1,111 @@
+"""What the reader of a worker takes, in words, and as the request of its pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from imagenet_operator.api import reading_memory
+from support.job_table import OWN_PROGRAM, manifest, members, read
+
+Manifest = dict[str, Any]
+NETWORK = {"model": {"network": "lenet", "imageShape": [3, 28, 28]}, "batchSize": 48}
+
+
+def job(resources: Manifest | None = None, **training: Any) -> Any:
+    containers = [{"name": "main", "resources": resources or {}}]
+    workers = {"replicas": 2, "template": {"spec": {"containers": containers}}}
+    return read(manifest(training={"workers": workers, **NETWORK, **training}))
+
+
+def requested(found: Any) -> str | None:
+    """Return the request of memory of a worker's pod."""
+    resources = members(found)[-1]["spec"]["containers"][0].get("resources") or {}
+    memory: str | None = (resources.get("requests") or {}).get("memory")
+    return memory
+
+
+def test_a_pod_without_memory_requests_that_of_its_reader() -> None:
+    found = job()
+    memory = reading_memory.of_worker(found)
+    assert memory is not None
+    assert requested(found) == reading_memory.in_mebibytes(memory.bytes)
+    limits = members(found)[-1]["spec"]["containers"][0]["resources"].get("limits")
+    assert limits is None
+
+
+@pytest.mark.parametrize("kind", ["limits", "requests"])
+@pytest.mark.parametrize("amount", ["1Mi", "64Gi", "0"])
+def test_memory_of_the_template_stays(kind: str, amount: str) -> None:
+    container = members(job({kind: {"memory": amount}}))[-1]["spec"]["containers"][0]
+    assert container["resources"] == {kind: {"memory": amount}}
+
+
+def test_memory_of_the_pod_stays() -> None:
+    template = {"spec": {"resources": {"limits": {"memory": "1Gi"}}}}
+    found = read(manifest(training={"workers": {"replicas": 2, "template": template}}))
+    assert requested(found) is None
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        OWN_PROGRAM,
+        {"reader": "ImageRecordIter"},
+        {"augmentation": {"maxRandomH": 9}},
+        {"extraArgs": ["--benchmark", "1"]},
+    ],
+)
+def test_other_readers_have_no_figure(training: Manifest) -> None:
+    found = read(manifest(training=training))
+    assert reading_memory.of_worker(found) is None
+    assert requested(found) is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "field"),
+    [
+        ({"limits": {"memory": "1Mi"}}, "limits"),
+        ({"requests": {"memory": "1Mi"}}, "requests"),
+        ({"requests": {"memory": "1Mi"}, "limits": {"memory": "1Gi"}}, "requests"),
+    ],
+)
+def test_less_memory_is_a_warning_with_the_field(resources: Manifest, field: str) -> None:
+    (problem,) = reading_memory.warnings(job(resources))
+    assert str(problem) == (
+        f"resources.{field}.memory in spec.training.workers.template: is less than the reader of "
+        "a worker takes, about 3 MB (2 MB batches, 2 MB records), and 45 MB for each decoder; "
+        "write at least 3Mi and what the network takes, or a smaller batchSize"
+    )
+
+
+@pytest.mark.parametrize("resources", [{}, {"limits": {"memory": "1Gi"}}, {"limits": {"cpu": "1"}}])
+def test_enough_memory_is_no_warning(resources: Manifest) -> None:
+    assert reading_memory.warnings(job(resources)) == []
+
+
+def test_fewer_workers_take_more() -> None:
+    elastic = {"replicas": 8, "minReplicas": 4}
+    found = read(manifest(training={"workers": elastic, **NETWORK}))
+    most, usual = reading_memory.of_fewest_workers(found), reading_memory.of_worker(found)
+    assert most == reading_memory.of_worker(found, 4)
+    assert most is not None
+    assert usual is not None
+    assert most.bytes > usual.bytes
+
+
+@pytest.mark.parametrize(
+    ("memory", "words"),
+    [
+        (
+            (3 * 10**9, 10**8, None),
+            "3.10 GB (3.00 GB batches, 0.10 GB records), and 45 MB for",
+        ),
+        ((10**6, 2 * 10**6, 0), "3 MB (1 MB batches, 2 MB records)"),
+        ((10**6, 2 * 10**6, 1), "48 MB (1 MB batches, 2 MB records, 45 MB decoder)"),
+        ((10**6, 10**6, 2), "92 MB (1 MB batches, 1 MB records, 90 MB decoders (2 of 45 MB))"),
+    ],
+)
+def test_words(memory: tuple[int, int, int | None], words: str) -> None:
+    assert str(reading_memory.ReadingMemory(*memory)).startswith(f"about {words}")
