@@ -10,6 +10,8 @@ from torch import nn
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks.pytorch import activation_checkpointing, networks
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
+from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
+from imagenet_workloads.frameworks.pytorch.compile_cache import CompileCache
 from imagenet_workloads.frameworks.pytorch.initializers import initialize
 from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner, StepOptions
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
@@ -29,8 +31,9 @@ RESNET = NetworkRequest("resnet", 8, CLASSES, SHAPE)
 def learner(
     request: NetworkRequest = RESNET,
     *arguments: str,
-    compiled: Callable[[nn.Module], nn.Module] = lambda module: module,
+    compiled: Callable[[nn.Module], CompiledNetwork] | None = None,
     inputs: Inputs | None = None,
+    cache: CompileCache | None = None,
 ) -> PyTorchLearner:
     """One whose network was drawn by the seed; 8 images make an update."""
     options = parse(["--framework", "PyTorch", "--network", request.network, *arguments])
@@ -53,7 +56,9 @@ def learner(
         plan,
         inputs or plain_inputs(SHAPE),
         seed=0,
-        step=StepOptions(options.optimizer.label_smoothing, average, compiled, backward_context),
+        step=StepOptions(
+            options.optimizer.label_smoothing, average, compiled, backward_context, cache
+        ),
     )
 
 

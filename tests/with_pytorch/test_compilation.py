@@ -1,32 +1,113 @@
 """torch.compile: the same training, and one sentence where there is no compiler."""
 
+import logging
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch._dynamo.exc import BackendCompilerFailed
+from torch._dynamo.utils import counters
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch import compilation
+from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
 from imagenet_workloads.train.networks import NetworkRequest
 from support.ddp_processes import DdpProcesses
-from support.pytorch_learners import CLASSES, SHAPE, learner, trained
+from support.pytorch_learners import CLASSES, SHAPE, batch, learner, trained
 
 MLP = NetworkRequest("mlp", None, CLASSES, SHAPE)
-CPU = torch.device("cpu")
+COMPILED = partial(CompiledNetwork, is_required=True)
+BY_DEFAULT = partial(CompiledNetwork, is_required=False)
 
 
-def test_a_compiled_network_learns_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    compilation.check(CPU)
-    found = trained(2, learner(MLP, compiled=compilation.compiled))
-    expected = trained(2, learner(MLP))
-    assert list(tmp_path.rglob("*.so"))
+def test_a_compiled_network_learns_and_validates_the_same() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    found, expected = trained(2, learner(MLP, compiled=COMPILED)), trained(2, learner(MLP))
+    assert counters["stats"]["unique_graphs"] == 1
     # Names of a compiled module would have a prefix.
     values = found.network.state_dict()
     torch.testing.assert_close(dict(values), dict(expected.network.state_dict()))
+    seen = [one.predict(batch(5)).probabilities for one in (found, expected)]
+    np.testing.assert_allclose(seen[0], seen[1], rtol=1e-4)
+
+
+def failing(graph: object, inputs: object) -> NoReturn:
+    """A compiler of torch.compile that fails."""
+    raise RuntimeError("no such instruction\nand more")
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that cannot be compiled, which is noticed at the first batch."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=failing))
+
+
+def test_by_default_a_network_that_cannot_be_compiled_trains_as_it_is(
+    broken: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found, expected = trained(2, learner(MLP, compiled=BY_DEFAULT)), trained(2, learner(MLP))
+    torch.testing.assert_close(
+        dict(found.network.state_dict()), dict(expected.network.state_dict())
+    )
+    assert (
+        found.predict(batch(5)).probabilities.tolist()
+        == expected.predict(batch(5)).probabilities.tolist()
+    )
+    [said] = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert "no such instruction" in said
+    assert "compile: false" in said
+    found.save(tmp_path)
+    # Later attempts begin without compiled code.
+    assert not compilation.choose(None, tmp_path, torch.device("cuda"), certain=False)
+
+
+def test_what_a_user_asked_for_is_compiled_or_an_error(broken: None) -> None:
+    with pytest.raises(BackendCompilerFailed, match="no such instruction"):
+        trained(1, learner(MLP, compiled=COMPILED))
+
+
+def test_by_default_a_missing_compiler_is_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    trained(1, learner(MLP, compiled=BY_DEFAULT))
+    [said] = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert "no-such-compiler" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "recorded", "device", "certain", "expected"),
+    [
+        (None, None, "cuda", False, True),
+        (None, None, "cuda", True, False),
+        (None, None, "cpu", False, False),
+        (True, None, "cpu", False, True),
+        (False, None, "cuda", False, False),
+        (None, True, "cpu", False, True),
+        (None, False, "cuda", False, False),
+        # It began before compiling was the default.
+        (None, "absent", "cuda", False, False),
+        (True, False, "cuda", False, True),
+    ],
+)
+def test_a_training_is_compiled_on_a_gpu_and_goes_on_as_it_began(
+    tmp_path: Path,
+    asked: bool | None,
+    recorded: bool | str | None,
+    device: str,
+    certain: bool,
+    expected: bool,
+) -> None:
+    if isinstance(recorded, bool):
+        compilation.record(tmp_path, recorded)
+    resumed = None if recorded is None else tmp_path
+    found = compilation.choose(asked, resumed, torch.device(device), certain=certain)
+    assert found is expected
 
 
 # Two batches an update: the first pass, which is compiled first, exchanges nothing.
@@ -64,4 +145,4 @@ def test_a_missing_compiler_is_one_sentence(
     monkeypatch.setenv(variable, "no-such-compiler")
     message = f"calls the compiler no-such-compiler, which is missing here; .* set {variable}"
     with pytest.raises(InputError, match=message):
-        compilation.check(torch.device(device))
+        compilation.require_compiler(torch.device(device))

@@ -37,6 +37,7 @@ OPERATOR_OPTIONS: dict[str, str] = {
     "--image-shape": f"{_TRAINING}.model.imageShape",
     "--pretrained": f"{_TRAINING}.model.pretrained",
     "--compile": f"{_TRAINING}.compile",
+    "--compile-cache": f"{_TRAINING}.compileCache",
     "--activation-checkpointing": f"{_TRAINING}.activationCheckpointing",
     "--batch-size": f"{_TRAINING}.batchSize",
     "--num-epochs": f"{_TRAINING}.epochs",

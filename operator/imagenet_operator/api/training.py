@@ -158,7 +158,15 @@ class TrainingSpec(Model):
 
     compile: bool | None = None
     """Whether PyTorch compiles the network (`torch.compile`), which takes minutes at the start of
-    each attempt and makes steps faster. Not with `deterministic`. Absent: false."""
+    each attempt and makes steps faster. If `true`, a missing compiler and code that cannot be
+    compiled are errors. Not with `deterministic`. Absent: on GPUs true, unless `deterministic`; if
+    it fails, the network trains as it is, with a warning. A training that goes on does so as it
+    began."""
+
+    compile_cache: bool | None = None
+    """Whether compiled code is kept beside the checkpoints and run by later attempts, which then
+    need not compile again. Who can write to the volume can put other code there, to run it in the
+    workers. Absent: true."""
 
     activation_checkpointing: bool | None = None
     """Whether PyTorch's backward pass computes activations again (`torch.utils.checkpoint`), which

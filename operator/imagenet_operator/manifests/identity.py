@@ -24,6 +24,7 @@ _ELSEWHERE = frozenset(
         "dataset.volume",
         "training.batchSize",
         "training.checkpoint",
+        "training.compileCache",
         "training.dataThreads",
         "training.image",
         "training.imagePullSecrets",

@@ -35,7 +35,7 @@ MOST = 1000
 # Updates from a checkpoint to the second receipt.
 LATER_STEPS = 10
 # MXNet numbers nameless layers; the others have what a training was told, not what it computed.
-_NOT_COMPUTED = frozenset({FILE_NAME, LENGTH_FILE, "symbol.json"})
+_NOT_COMPUTED = frozenset({FILE_NAME, LENGTH_FILE, "symbol.json", "compiled.json"})
 
 State = Mapping[str, Mapping[str, NDArray[Any]]]
 """What a training has computed: arrays by part (weights, optimizer, …) and name."""

@@ -135,6 +135,9 @@ def identify(options: Options, environment: Environment) -> Identity:
     speed = (("data", "data_nthreads"), ("data", "decoding"))
     for group, name in (("optimizer", "num_epochs"), *speed):
         del shaping[group][name]
+    # As in former releases: without a value it was false, and there was no cache.
+    shaping["model"]["compile"] = bool(options.model.compile)
+    del shaping["model"]["compile_cache"]
     names = ("framework", "distribution_strategy", "kv_store", "seed")
     shaping["cluster"] = {name: shaping["cluster"][name] for name in names}
     text = json.dumps(shaping, sort_keys=True, default=str)

@@ -57,7 +57,9 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
     # The imports take seconds, in which the others come.
     with _many_objects():
         description.load_strategy(strategy)
-        framework = description.load("framework").create(options, members, store.attempt_folder)
+        framework = description.load("framework").create(
+            options, members, store.attempt_folder, identity
+        )
     recorder.time.enter(TimePhase.JOINING)
     termination.is_hopeless = members.wait(options.cluster.join_timeout)
     recorder.time.enter(TimePhase.STARTING)

@@ -100,6 +100,7 @@ MXNET = Framework(
     lacks_fields=(
         "activation_checkpointing",
         "compile",
+        "compile_cache",
         "model.pretrained",
         "optimizer.ema_decay",
     ),

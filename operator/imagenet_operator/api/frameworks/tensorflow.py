@@ -48,6 +48,7 @@ TENSORFLOW = Framework(
     lacks_fields=(
         "activation_checkpointing",
         "compile",
+        "compile_cache",
         "model.pretrained",
         "optimizer.ema_decay",
     ),

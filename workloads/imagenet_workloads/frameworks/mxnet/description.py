@@ -131,7 +131,7 @@ DESCRIPTION = FrameworkDescription(
     strategies=STRATEGIES,
     lacks={
         "augmentation": ("mixup", "cutmix"),
-        "model": ("activation_checkpointing", "compile", "pretrained"),
+        "model": ("activation_checkpointing", "compile", "compile_cache", "pretrained"),
         "optimizer": ("ema_decay",),
     },
     lacks_values={"model": {"dtype": "bfloat16"}},

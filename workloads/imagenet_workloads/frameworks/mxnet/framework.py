@@ -11,6 +11,7 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 
+from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import checkpoint_files, networks, optimizers
 from imagenet_workloads.frameworks.mxnet.checkpoint_files import export_model, save, state
@@ -53,8 +54,8 @@ def check_order_of_sums(workers: int) -> None:
         )
 
 
-def create(options: Options, rendezvous: Rendezvous, folder: Path) -> "MXNet":
-    """Make the framework; `folder` is the attempt's."""
+def create(options: Options, rendezvous: Rendezvous, folder: Path, identity: Identity) -> "MXNet":
+    """Make the framework; `folder` is the attempt's, and `identity` the training's."""
     return MXNet(options, rendezvous)
 
 

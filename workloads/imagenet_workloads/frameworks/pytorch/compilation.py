@@ -1,39 +1,138 @@
-"""torch.compile of the module that trains. Imports PyTorch.
+"""torch.compile of the network that trains and is validated. Imports PyTorch.
 
 It generates C++ on a CPU, and Triton's kernels on a GPU. Both call a compiler when the first batch
-is trained, so the compiler is looked for before the worker joins the others.
+is trained. Where the user asked for compiled code, the compiler is looked for before the worker
+joins the others, and nothing else trains. Where compiling is the default, the network itself trains
+if it fails.
 """
 
+import json
+import logging
 import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
+from torch._dynamo.exc import TorchDynamoException
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.fields import Fields
+
+_log = logging.getLogger(__name__)
+
+FILE_NAME = "compiled.json"
+"""In a checkpoint: whether compiled code trained it."""
 
 
-def check(device: torch.device) -> None:
-    """Look for the compiler that torch.compile calls, and choose the folder of its results.
+def choose(asked: bool | None, resumed: Path | None, device: torch.device, certain: bool) -> bool:
+    """Return whether the network is compiled.
+
+    Compiled code rounds differently, so a training goes on as it began.
+
+    Args:
+        asked: by the user; None without an answer.
+        resumed: the checkpoint of this training that it goes on from; None at its beginning.
+        device: that trains.
+        certain: whether the training must have the same bits each time.
+
+    Raises:
+        InputError: the checkpoint is damaged.
+    """
+    if asked is not None:
+        return asked
+    if resumed is not None:
+        # Without the file, it began before compiling was the default.
+        path = resumed / FILE_NAME
+        return path.exists() and Fields.read(path).values.get("compiled") is True
+    return device.type == "cuda" and not certain
+
+
+def record(folder: Path, is_compiled: bool) -> None:
+    """Write into a checkpoint that is not complete yet whether compiled code trains."""
+    (folder / FILE_NAME).write_text(json.dumps({"compiled": is_compiled}) + "\n")
+
+
+def missing_compiler(device: torch.device) -> str | None:
+    """Return which compiler torch.compile lacks here, and the remedy; None if there is one."""
+    variable, usual = ("CC", "gcc") if device.type == "cuda" else ("CXX", "g++")
+    compiler = os.environ.get(variable, usual)
+    if shutil.which(compiler) is not None:
+        return None
+    return (
+        f"torch.compile calls the compiler {compiler}, which is missing here; install {usual}, "
+        f"set {variable}"
+    )
+
+
+def require_compiler(device: torch.device) -> None:
+    """Look for the compiler that torch.compile calls.
 
     Raises:
         InputError: there is none.
     """
-    variable, usual = ("CC", "gcc") if device.type == "cuda" else ("CXX", "g++")
-    compiler = os.environ.get(variable, usual)
-    if shutil.which(compiler) is None:
-        raise InputError(
-            f"--compile (training.compile): torch.compile calls the compiler {compiler}, which is "
-            f"missing here; install {usual}, set {variable}, or leave it out"
+    missing = missing_compiler(device)
+    if missing is not None:
+        raise InputError(f"--compile (training.compile): {missing}, or leave it out")
+
+
+class CompiledNetwork(nn.Module):
+    """A network whose passes run compiled code; its parameters and buffers are the network's.
+
+    Attributes:
+        is_compiled: false once the network itself computes, because compiling failed.
+    """
+
+    def __init__(self, network: nn.Module, *, is_required: bool) -> None:
+        """Compile nothing yet.
+
+        Args:
+            network: all its batches have one size.
+            is_required: whether a failing compile is an error.
+        """
+        super().__init__()
+        self.network = network
+        self._is_required = is_required
+        self.is_compiled = is_required or _has_compiler(network)
+        # PyTorch's own choice has the user's name, and in a pod the user may have none.
+        folder = Path(tempfile.gettempdir(), "torchinductor")
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
+        if not is_required:
+            # So that all that can fail does so in the forward pass.
+            torch._functorch.config.force_non_lazy_backward_lowering = True
+        # Not by the name of a module: its parameters would be there twice.
+        self._compiled = [torch.compile(network, dynamic=False)]
+
+    def forward(self, images: torch.Tensor) -> Any:
+        """Compute the scores."""
+        if not self.is_compiled:
+            return self.network(images)
+        try:
+            return self._compiled[0](images)
+        except TorchDynamoException as error:
+            if self._is_required:
+                raise
+            # Its second line is what the compiler said.
+            said = " ".join(str(error).split("\n")[:2])
+            _log.warning(
+                "torch.compile failed, so training goes on without compiled code, and is slower; "
+                "compile: false (--compile 0) leaves it out: %s: %s",
+                type(error).__name__,
+                said,
+            )
+            self.is_compiled = False
+            return self.network(images)
+
+
+def _has_compiler(network: nn.Module) -> bool:
+    device = next((one.device for one in network.parameters()), torch.device("cpu"))
+    missing = missing_compiler(device)
+    if missing is not None:
+        _log.warning(
+            "training goes on without compiled code, and is slower: %s, or write compile: false "
+            "(--compile 0)",
+            missing,
         )
-    # PyTorch's own choice has the user's name, and in a pod the user may have none.
-    folder = Path(tempfile.gettempdir(), "torchinductor")
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
-
-
-def compiled(module: nn.Module) -> nn.Module:
-    """Return the compiled module; all batches have one size."""
-    result: nn.Module = torch.compile(module, dynamic=False)
-    return result
+    return missing is None

@@ -7,11 +7,13 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch import (
     activation_checkpointing,
@@ -23,6 +25,8 @@ from imagenet_workloads.frameworks.pytorch import (
 from imagenet_workloads.frameworks.pytorch import data as datasets
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import restore, restore_average
+from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
+from imagenet_workloads.frameworks.pytorch.compile_cache import CompileCache
 from imagenet_workloads.frameworks.pytorch.description import DESCRIPTION
 from imagenet_workloads.frameworks.pytorch.initializers import initialize
 from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner, StepOptions
@@ -41,11 +45,11 @@ from imagenet_workloads.train.resume import ResumePoint
 _log = logging.getLogger(__name__)
 
 
-def create(options: Options, rendezvous: Rendezvous, folder: Path) -> "PyTorch":
-    """Make the framework; `folder` is the attempt's."""
+def create(options: Options, rendezvous: Rendezvous, folder: Path, identity: Identity) -> "PyTorch":
+    """Make the framework; `folder` is the attempt's, and `identity` the training's."""
     # The first optimizer imports torch._dynamo, for a second. So one is made before the wait.
     torch.optim.SGD([torch.zeros(1)], lr=0.1)
-    return PyTorch(options, rendezvous)
+    return PyTorch(options, rendezvous, folder, identity)
 
 
 class PyTorch:
@@ -53,9 +57,12 @@ class PyTorch:
 
     name = DESCRIPTION.name
 
-    def __init__(self, options: Options, rendezvous: Rendezvous) -> None:
-        """Take the command line and the rendezvous."""
+    def __init__(
+        self, options: Options, rendezvous: Rendezvous, folder: Path, identity: Identity
+    ) -> None:
+        """Take the command line, the rendezvous, and what compiled code is kept by."""
         self._options, self._rendezvous = options, rendezvous
+        self._folder, self._identity = folder, identity
 
     def check(self) -> None:
         """Check the optimizer's name, and take the device."""
@@ -71,7 +78,7 @@ class PyTorch:
         if self._options.model.dtype == "bfloat16" and (said := bfloat16_warning(self._device)):
             _log.warning(said)
         if self._options.model.compile:
-            compilation.check(self._device)
+            compilation.require_compiler(self._device)
 
     def join(self) -> Strategy:
         """Make the strategy; wait for the other processes."""
@@ -110,6 +117,13 @@ class PyTorch:
         if options.optimizer.ema_decay is not None:
             average = MovingAverage(network, options.optimizer.ema_decay)
             restore_average(average, resume_point)
+        resumed = resume_point.folder if resume_point.continues else None
+        certain = options.cluster.deterministic
+        is_compiled = compilation.choose(model.compile, resumed, self._device, certain)
+        cache = None
+        if is_compiled and model.compile_cache:
+            cache = CompileCache(self._folder, self._identity, self._device)
+            cache.load()
         learner = PyTorchLearner(
             network,
             request,
@@ -121,9 +135,10 @@ class PyTorch:
             StepOptions(
                 options.optimizer.label_smoothing,
                 average,
-                compilation.compiled if model.compile else lambda module: module,
+                partial(CompiledNetwork, is_required=bool(model.compile)) if is_compiled else None,
                 # After the average, which is a copy of the network.
                 self._backward_context(network),
+                cache,
             ),
         )
         if resume_point.folder is not None and resume_point.continues:

@@ -16,8 +16,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from imagenet_workloads.frameworks.pytorch import compilation
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import export, save, state
+from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
+from imagenet_workloads.frameworks.pytorch.compile_cache import CompileCache
 from imagenet_workloads.frameworks.pytorch.gradients_ready import GradientsReady
 from imagenet_workloads.frameworks.pytorch.mixing import mix_images, summed_loss
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
@@ -46,14 +49,16 @@ class StepOptions:
     Attributes:
         smoothing: part of each label that all classes get alike.
         average: of the network's values, which is validated and exported; None without one.
-        compiled: returns the module that trains; weights stay those of the network.
+        compiled: makes a network's compiled twin, which trains and validates; None without one.
         backward_context: surrounds the backward pass.
+        cache: keeps compiled code; None without.
     """
 
     smoothing: float = 0.0
     average: MovingAverage | None = None
-    compiled: Callable[[nn.Module], nn.Module] = lambda module: module
+    compiled: Callable[[nn.Module], CompiledNetwork] | None = None
     backward_context: Callable[[], AbstractContextManager[None]] = nullcontext
+    cache: CompileCache | None = None
 
 
 class PyTorchLearner:
@@ -85,7 +90,14 @@ class PyTorchLearner:
         self.network, self.updater = network, updater
         self._request, self._strategy, self._seed = request, strategy, seed
         self._step, self.average = step, step.average
-        self._module = strategy.distribute(step.compiled(network))
+        self._compiled = None if step.compiled is None else step.compiled(network)
+        self._module = strategy.distribute(self._compiled or network)
+        # Compiled where training is, too.
+        self._kept: set[bool] = set()
+        self._validated: nn.Module = self._compiled or network
+        if self.average is not None:
+            shown = self.average.network
+            self._validated = shown if step.compiled is None else step.compiled(shown)
         self._updates, self._steps = plan.updates_done, 0
         self.statistics = MovingStatistics(
             DeviceStatistics(self._read_statistics, self._write_statistics, strategy.gather),
@@ -122,6 +134,7 @@ class PyTorchLearner:
         self.updater.update(self._updates)
         if self.average is not None:
             self.average.update(self.network)
+        self._keep_code(training=True)
         self._updates, self._steps = self._updates + 1, 0
         save_now, stop = counted()
         return Flags(bool(save_now), bool(stop)), _outputs(scores, batch)
@@ -137,7 +150,20 @@ class PyTorchLearner:
         """Classify a batch."""
         self._shown.eval()
         with torch.inference_mode():
-            return _outputs(self._shown(self._images(batch))[: batch.images], batch)
+            scores = self._validated(self._images(batch))[: batch.images]
+        self._keep_code(training=False)
+        return _outputs(scores, batch)
+
+    def _keep_code(self, *, training: bool) -> None:
+        """Save what the first pass of training, or of validation, has compiled.
+
+        The first worker's processes do, whose ranks are the numbers of their devices.
+        """
+        if self._step.cache is None or training in self._kept:
+            return
+        self._kept.add(training)
+        if self._strategy.rank == (self._strategy.device.index or 0):
+            self._step.cache.save()
 
     def average_statistics(self) -> None:
         """Average BatchNorm's statistics over all processes, until the next step."""
@@ -147,6 +173,8 @@ class PyTorchLearner:
         """Write weights, statistics, their moving average, and the optimizer's arrays."""
         save(folder, self.network, self.updater, self.average)
         self.statistics.save(folder)
+        if self._compiled is not None:
+            compilation.record(folder, self._compiled.is_compiled)
 
     def state(self) -> State:
         """Return weights, statistics, their moving average, and the optimizer's arrays."""

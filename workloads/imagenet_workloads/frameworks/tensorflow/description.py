@@ -32,7 +32,7 @@ DESCRIPTION = FrameworkDescription(
         "horovod": StrategyModules("horovod", "horovod"),
     },
     lacks={
-        "model": ("activation_checkpointing", "compile", "dtype", "pretrained"),
+        "model": ("activation_checkpointing", "compile", "compile_cache", "dtype", "pretrained"),
         "output": ("monitor",),
         "cluster": ("gc_type", "gc_threshold"),
         "augmentation": (

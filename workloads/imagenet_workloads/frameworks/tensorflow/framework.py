@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow import networks, optimizers
 from imagenet_workloads.frameworks.tensorflow.checkpoint_files import restore
@@ -29,8 +30,10 @@ from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
 
 
-def create(options: Options, rendezvous: Rendezvous, folder: Path) -> "TensorFlow":
-    """Make the framework; `folder` is the attempt's."""
+def create(
+    options: Options, rendezvous: Rendezvous, folder: Path, identity: Identity
+) -> "TensorFlow":
+    """Make the framework; `folder` is the attempt's, and `identity` the training's."""
     return TensorFlow(options, rendezvous, folder)
 
 

@@ -5,9 +5,9 @@ and train_imagenet.py), so that a command line written for it works here. Option
 example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `checkpoint-*`,
 `init-from`, `lr-scaling*`, `lr-schedule`, `lr-power`, `label-smoothing`, `ema-decay`,
 `random-erasing`, `rand-augment-*`, `mixup`, `cutmix`, `off-in-last-epochs`, `clip-gradient`,
-`pretrained`, `compile`, `activation-checkpointing`, `seed`, `validation-resize`, `reader`,
-`preset`, `framework`, `distribution-strategy`, `max-batches`, `join-timeout` and
-`termination-grace`.
+`pretrained`, `compile`, `compile-cache`, `activation-checkpointing`, `seed`,
+`validation-resize`, `reader`, `preset`, `framework`, `distribution-strategy`, `max-batches`,
+`join-timeout` and `termination-grace`.
 """
 
 # Options are dataclass fields by a helper of ours, which ruff does not know as one.
@@ -47,8 +47,17 @@ class ModelOptions:
         arguments.path,
     )
     dtype: str = option("float32", "precision of the network", choices=PRECISIONS)
-    compile: bool = option(
-        False, "1 compiles the network with torch.compile, for faster steps", kinds.switch
+    compile: bool | None = option(
+        None,
+        "1 compiles the network with torch.compile, for faster steps, and 0 does not; without it a "
+        "training compiles on a GPU unless --deterministic is there, and goes on as it began",
+        kinds.switch,
+    )
+    compile_cache: bool = option(
+        True,
+        "1 keeps compiled code beside the checkpoints, and later attempts of this job run it; who "
+        "can write it can run code in the worker",
+        kinds.switch,
     )
     activation_checkpointing: bool = option(
         False,
