@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks import FRAMEWORKS
@@ -51,7 +52,9 @@ class Training:
         """
         options = parse(self.arguments)
         description = FRAMEWORKS[options.cluster.framework]
-        framework = description.load("framework").create(options, NoRendezvous(), self.folder)
+        framework = description.load("framework").create(
+            options, NoRendezvous(), self.folder, Identity("", "")
+        )
         framework.check()
         group = framework.join()
         data = framework.open_data(1, self.folder)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks.pytorch import data as datasets
@@ -75,7 +76,7 @@ def test_bytes_for_a_gpu_train_like_the_numbers_for_a_cpu(options: Options) -> N
 def test_channels_are_the_last_axis_of_images_and_weights(
     options: Options, device: torch.device, tmp_path: Path
 ) -> None:
-    framework = create(options, NoRendezvous(), tmp_path)
+    framework = create(options, NoRendezvous(), tmp_path, Identity("", ""))
     framework.check()
     framework.join()
     data, batch = opened(options, device)

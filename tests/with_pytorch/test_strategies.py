@@ -87,11 +87,13 @@ def test_pytorch_joins_without_resolving_the_name_of_rank_0() -> None:
 CREATE = """
 import sys
 from pathlib import Path
+from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks.pytorch import framework
 from imagenet_workloads.rendezvous.none import NoRendezvous
 
-framework.create(parse(["--framework", "PyTorch"]), NoRendezvous(), Path())
+options = parse(["--framework", "PyTorch"])
+framework.create(options, NoRendezvous(), Path(), Identity("", ""))
 before = set(sys.modules)
 framework.torch.optim.SGD(framework.torch.nn.Linear(1, 1).parameters())
 print(sorted(set(sys.modules) - before))

@@ -22,7 +22,7 @@ CHECKPOINTING = replace(PLAIN, memory_option="activation_checkpointing")
 FRAMEWORK = """
 import gc
 was_collecting = gc.isenabled()
-def create(options, rendezvous, folder):
+def create(options, rendezvous, folder, identity):
     assert not gc.isenabled()
 """
 

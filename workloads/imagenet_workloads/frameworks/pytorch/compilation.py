@@ -78,7 +78,7 @@ def require_compiler(device: torch.device) -> None:
         raise InputError(f"--compile (training.compile): {missing}, or leave it out")
 
 
-class CompiledNetwork(nn.Module):
+class CompiledNetwork(nn.Module):  # type: ignore[misc]
     """A network whose passes run compiled code; its parameters and buffers are the network's.
 
     Attributes:

@@ -7,6 +7,7 @@ from typing import Any
 import mxnet as mx
 import pytest
 
+from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.framework import check_order_of_sums, create
@@ -91,7 +92,7 @@ def test_training_refuses_three_workers_with_deterministic_alone(
     def join(workers: int, *more: str) -> Group:
         monkeypatch.setattr(Servers, "num_workers", workers)
         options = parse(["--kv-store", kv_store, *more])
-        return create(options, NoRendezvous(), tmp_path).join()
+        return create(options, NoRendezvous(), tmp_path, Identity("", "")).join()
 
     assert join(3).workers == 3
     assert join(2, "--deterministic", "1").workers == 2
