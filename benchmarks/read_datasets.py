@@ -19,12 +19,13 @@ SHARDS = 4
 
 def records_of(place: Path, edge: int, images: int, format: str) -> Path:
     """Write a dataset of one size and format below a folder, unless it is there; return its own."""
-    folder = place / f"reading-{edge}-{images}-{format}"
+    photographs = make_photographs(place, images)
+    folder = place / f"{photographs.name}-{edge}-{format}"
     if (folder / "dataset.json").exists():
         return folder
     cv2.setNumThreads(1)
-    folder.mkdir(parents=True, exist_ok=True)
-    stored = list(_stored(edge, make_photographs(place, images)))
+    folder.mkdir(exist_ok=True)
+    stored = list(_stored(edge, photographs))
     numbers = np.random.default_rng(0).permutation(len(stored))
     shards = tuple(
         _shard(folder / f"train-{part:05}", [stored[number] for number in chosen], format)
