@@ -67,12 +67,12 @@ def _milliseconds(image: Jpeg, edge: int) -> tuple[float, ...]:
         opencv.decode(image, factor)
         cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
 
-    by_codec = [
+    by_codec: list[Callable[[], object]] = [
         partial(transcode, image.data, recipe, codecs.choose(name)) for name in codecs.NAMES
     ]
     best = [float("inf")] * 3
     for _ in range(RUNS):
-        for number, work in enumerate((floor, *by_codec)):
+        for number, work in enumerate([floor, *by_codec]):
             best[number] = min(best[number], _cpu(work))
     return tuple(best)
 

@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from support.pictures import Collection, jpeg, pixels, png, write_folder
 from support.preparation import finish, prepare, run_index, stamps, start, verify
 
 
-def header(subsampling: str, height: int = 375, width: int = 500, **more: object) -> Jpeg:
+def header(subsampling: str, height: int = 375, width: int = 500, **more: Any) -> Jpeg:
     return Jpeg(b"", height, width, "YCbCr", subsampling, 1)._replace(**more)
 
 
