@@ -21,11 +21,12 @@ SHARDS = 4
 
 def records_of(place: Path, edge: int, images: int, format: str) -> Path:
     """Write a dataset of one size and format below a folder, unless it is there; return its own."""
-    folder = place / f"reading-{edge}-{images}-{format}"
+    photographs = make_photographs(place, images)
+    folder = place / f"{photographs.name}-{edge}-{format}"
     if (folder / "dataset.json").exists():
         return folder
     cv2.setNumThreads(1)
-    return _sealed(folder, list(_stored(edge, make_photographs(place, images))), format)
+    return _sealed(folder, list(_stored(edge, photographs)), format)
 
 
 def small_records_of(place: Path, edge: int, images: int) -> Path:

@@ -1,7 +1,7 @@
 """Measures preprocessing against MXNet's own im2rec.py: speed, CPU, PSNR, memory; index's latency.
 
     make bench                                     # and then bench-reading
-    .venv/bin/python -m benchmarks.preparation     # about 4 minutes on 2 cores
+    .venv/bin/python -m benchmarks.preparation     # about 10 minutes on 2 cores
     .venv/bin/python -m benchmarks.preparation --images 500 --runs 1 --skip-memory --skip-latency
     .venv/bin/python -m benchmarks.preparation --real-time     # as root, on a machine that is busy
 
@@ -14,8 +14,10 @@ import argparse
 import os
 import platform
 import statistics
+from pathlib import Path
 
 from benchmarks.photographs import make_photographs
+from benchmarks.preparation.codecs import compare_codecs
 from benchmarks.preparation.encoders import QUALITY
 from benchmarks.preparation.latency import measure_latency
 from benchmarks.preparation.memory import compare_memory
@@ -27,6 +29,7 @@ def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description="Measure preprocessing against im2rec.py.")
     parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--photographs", type=Path, help="class folders of .JPEG files of your own")
     parser.add_argument("--runs", type=int, default=5, help="of each program")
     parser.add_argument("--skip-memory", action="store_true")
     parser.add_argument("--skip-latency", action="store_true")
@@ -40,10 +43,11 @@ def main() -> None:
     )
     parsed = parser.parse_args()
     BENCH.mkdir(parents=True, exist_ok=True)
-    photographs = make_photographs(BENCH, parsed.images)
+    photographs = parsed.photographs or make_photographs(BENCH, parsed.images)
     sizes = [path.stat().st_size for path in photographs.rglob("*.JPEG")]
     print(
-        f"{len(sizes)} JPEGs of about 500x375 and {statistics.fmean(sizes) / 1024:.0f} KiB, "
+        f"{len(sizes)} JPEGs {'' if parsed.photographs else 'like ILSVRC2012 '}"
+        f"of {statistics.fmean(sizes) / 1000:.0f} KB on average, "
         f"quality {QUALITY}, --num-thread {THREADS} of im2rec.py and --threads {THREADS} of "
         f"imagenet-pack on {len(os.sched_getaffinity(0))} cores ({platform.machine()}), "
         f"median of {parsed.runs} runs in turn"
@@ -51,6 +55,8 @@ def main() -> None:
     )
     newest = not parsed.skip_newest_opencv
     compare_speed(photographs, parsed.runs, parsed.real_time, newest)
+    print()
+    compare_codecs(photographs)
     if not parsed.skip_memory:
         print()
         compare_memory(photographs)

@@ -232,7 +232,8 @@ def normalize(pixels: Pixels, inputs: Inputs) -> NDArray[np.float32]:
 @cache
 def _codec(name: str) -> Codec:
     """Return the codec that packed the images, or the one that needs no library."""
-    return codecs.choose("opencv" if name == "opencv" else "auto")
+    has_library = name != codecs.OPENCV and codecs.has_planes()
+    return codecs.choose(codecs.PLANES if has_library else codecs.OPENCV)
 
 
 def _is_upright_jpeg(encoded: bytes) -> bool:

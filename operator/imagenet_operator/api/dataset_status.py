@@ -90,7 +90,7 @@ class LeftOutImages(Model):
 
 
 class DecisionStatus(Model):
-    """How the source was read."""
+    """How the source was read, and by which codec its images are converted."""
 
     said: Annotated[str, MaxLen(8192)] = ""
     """The layout, where the classes and the validation images come from, and what is left out."""
@@ -100,6 +100,9 @@ class DecisionStatus(Model):
 
     left_out: Annotated[dict[str, LeftOutImages], MaxLen(16)] | None = None
     """Images that are left out, by the rule that does so."""
+
+    codec: Annotated[str, MaxLen(8192)] = ""
+    """The codec, and why it was chosen; empty if images are only copied."""
 
 
 # What index counts by these rules, which are no images: one, several, and what follows.
@@ -153,7 +156,7 @@ class DatasetStatus(Model):
     """Files of the source that are no images, by suffix."""
 
     decision: DecisionStatus | None = None
-    """How the source was read, if its layout was judged by its listing."""
+    """How the source was read, if its layout was judged by its listing, and the codec."""
 
     bounding_boxes: BoundingBoxCounts | None = None
     """The boxes of the images, if the source names annotations."""

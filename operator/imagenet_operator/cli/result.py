@@ -215,7 +215,8 @@ def as_text(result: Result) -> str:
         rows["dataset"] = f"{result.dataset}{reused}"
     if status.dataset is not None and status.dataset.decision is not None:
         decision = status.dataset.decision
-        rows["source"] = "; ".join((decision.said, *(decision.warnings or ())))
+        rows["source"] = "; ".join(filter(None, (decision.said, *(decision.warnings or ()))))
+        rows["codec"] = decision.codec
     if status.dataset is not None and status.dataset.left_out:
         rows["left out"] = status.dataset.left_out
     rows["restarts"] = f"{status.restarts}"

@@ -159,15 +159,24 @@ def test_how_the_source_was_read_is_said(tmp_path: Path) -> None:
             ("files and folders of a test split, not listed", 1),
         )
     }  # fmt: skip
-    decision = {"said": "tree: …", "warnings": ["classes …"], "leftOut": left_out}
+    decision: dict[str, Any] = {"said": "tree: …", "warnings": ["classes …"], "leftOut": left_out}
+    decision["codec"] = "opencv, the faster codec …"
     end = collected(tmp_path, SUCCEEDED, dataset={**DATASET, "decision": decision})
     text = result.as_text(end)
-    assert "  source    tree: …; classes …\n" in text
+    assert "  source    tree: …; classes …\n  codec     opencv, the faster codec …\n" in text
     assert (
         "  left out  1 image (test split), 2 images (equal copies), 1 hidden folder, "
         "1 file or folder of a test split, not listed\n"
     ) in text
     assert result.as_json(end, "Succeeded")["dataset"]["decision"] == decision
+
+
+def test_a_fixed_layout_has_no_line_beside_its_codec(tmp_path: Path) -> None:
+    decision = {"codec": "planes, the faster codec …"}
+    end = collected(tmp_path, SUCCEEDED, dataset={**DATASET, "decision": decision})
+    text = result.as_text(end)
+    assert "  codec     planes, the faster codec …\n" in text
+    assert "  source " not in text
 
 
 @pytest.mark.parametrize(("share", "is_said"), [(0.05, False), (0.25, True)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from imagenet_workloads.dataset import FORMATS
-from imagenet_workloads.prepare import atomic_files, estimate, formats
+from imagenet_workloads.prepare import atomic_files, estimate, formats, source_sample
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Recipe
 from imagenet_workloads.prepare.containers.folder import FolderListing
@@ -21,7 +21,8 @@ def estimated(source: Path, scratch: Path, format: str, recipe: Recipe) -> int:
         found = scan(folder, rows, lambda *_: None)
         numbers = np.arange(len(found), dtype=np.uint32)
         codec = choose("opencv")
-        return estimate.bytes_of(folder, found, numbers, recipe, codec, formats.named(format))
+        sample = source_sample.SourceSample(folder, found, numbers)
+        return estimate.bytes_of(sample, recipe, codec, formats.named(format))
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -50,7 +51,7 @@ def test_damaged_images_count_as_they_are(tmp_path: Path) -> None:
 
 
 def test_only_a_sample_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "SAMPLE", 5)
+    monkeypatch.setattr(source_sample, "SIZE", 5)
     read: list[str] = []
     real = FolderListing.read
 

@@ -137,7 +137,8 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         "--codec",
         choices=("auto", "opencv", "planes"),
         default="auto",
-        help="planes needs libturbojpeg; auto uses it if it is installed (default: %(default)s)",
+        help="what converts the images; planes needs libturbojpeg, and auto is the faster one for "
+        "a sample of the images (default: %(default)s)",
     )
 
 

@@ -1,8 +1,8 @@
 """`imagenet-index`: lists a source, and writes a plan unless the dataset is already sealed.
 
 The steps: check that the volume is writable, list the source, choose the classes, split and
-shuffle, compute the key, check whether that key is sealed, check the free space, and write the
-plan. Only the last step is visible to other programs.
+shuffle, choose the codec, compute the key, check whether that key is sealed, check the free space,
+and write the plan. Only the last step is visible to other programs.
 """
 
 import logging
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads import dataset as datasets
-from imagenet_workloads import regular_files
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.errors import InputError, of_field
 from imagenet_workloads.prepare import (
     atomic_files,
     class_words,
+    codecs,
     estimate,
     formats,
     limits,
@@ -30,11 +31,13 @@ from imagenet_workloads.prepare import (
     sealed_dataset,
     shards,
     split,
+    transcode,
 )
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.bounding_boxes import BoundingBoxes, Boxes
-from imagenet_workloads.prepare.codecs import choose
-from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
+from imagenet_workloads.prepare.codecs.codec import Jpeg, Recipe
+from imagenet_workloads.prepare.codecs.faster import Choice, choose_faster
+from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION, DatasetOptions, make_key
 from imagenet_workloads.prepare.expected_classes import ExpectedClasses
 from imagenet_workloads.prepare.kept_boxes import KeptBoxes
@@ -43,12 +46,16 @@ from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images, 
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.source import Annotations, ReadingEstimate, Source, Validation
+from imagenet_workloads.prepare.source_sample import SourceSample
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
 from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile, readable
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)
+
+AUTO = "auto"
+"""The option of the codec that is chosen by the source."""
 
 # The most names in a line of the log.
 _NAMED = 20
@@ -109,7 +116,8 @@ class IndexResult:
         skipped: damaged images of a sealed dataset.
         bounding_boxes: the counts of the boxes; empty without boxes.
         packing: what reading the images in place takes, in one pod; None if pack reads none so.
-        decision: how the source was read: `said`, `warnings`, and `leftOut` by rule.
+        decision: how the source was read: `said`, `warnings`, and `leftOut` by rule; and the
+            `codec`, if it was chosen, with the reason.
     """
 
     key: str
@@ -154,7 +162,8 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
         InputError: The source or an option is invalid, or it takes too many requests.
         StorageError: The volume cannot be written, or is too small.
     """
-    codec = choose(request.codec)
+    if request.codec != AUTO:
+        codecs.choose(request.codec)
     atomic_files.make_folder(request.data / "datasets")
     request.source.scratch = request.data
     before = TRAFFIC.requests
@@ -170,15 +179,18 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
         boxes = _boxes(request)
         classes = _choose_classes(found, request)
         parts = _divide(request, found, classes, own_rows, recorder)
-        plan = _plan(request, found, classes, parts, codec, boxes, decision)
+        samples = {
+            name: SourceSample(part.source, part.scan, part.numbers) for name, part in parts.items()
+        }
+        plan = _plan(request, found, classes, parts, samples[TRAIN], boxes, decision)
         request.source.require_classes()
         dataset = plans.folder_of(request.data, plan.key)
         sealed = packing = None
-        if regular_files.exists(dataset / datasets.FILE_NAME):
+        if sealed_dataset.exists(dataset):
             sealed = sealed_dataset.check(dataset, plan, request.max_skipped_fraction)
         else:
             packing = reading(plan, parts, dataset, TRAFFIC.requests - before)
-            _leave(dataset, plan, parts, codec, request.max_skipped_fraction)
+            _leave(dataset, plan, samples, request.max_skipped_fraction)
         _leave_plan(dataset, plan, parts, boxes)
     _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
     if packing is not None:
@@ -369,11 +381,10 @@ def _plan(
     found: Scan,
     classes: Classes,
     parts: dict[str, Part],
-    codec: Codec,
+    sample: SourceSample,
     boxes: Boxes | None,
     decision: Mapping[str, Any],
 ) -> Plan:
-    writer = datasets.WriterVersion(version=WRITER_VERSION, codec=codec.name)
     validation = _validation_fingerprints(request, parts)
     images = {name: len(part.numbers) for name, part in parts.items()}
     # Drawn validation images are of the training images' scan.
@@ -382,11 +393,21 @@ def _plan(
     words = _words(request, classes)
     boxes_hash = None if boxes is None else boxes.fingerprint()
     counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
+    key_of = partial(
+        make_key,
+        options=request.options,
+        source=_fingerprint(parts[TRAIN]),
+        validation=validation,
+        class_words=words,
+        bounding_boxes=boxes_hash,
+    )
+    choice = _choose_codec(request, sample, lambda codec: key_of(_writer(codec)))
+    if choice.reason:
+        _log.info("the codec is %s", choice)
+        decision = {**decision, "codec": _cut(str(choice), 300)}
     return Plan(
-        key=make_key(
-            writer, request.options, _fingerprint(parts[TRAIN]), validation, words, boxes_hash
-        ),
-        writer=writer,
+        key=key_of(_writer(choice.codec)),
+        writer=_writer(choice.codec),
         options=request.options,
         classes=classes.names,
         dropped_classes=classes.dropped,
@@ -406,6 +427,43 @@ def _plan(
             )
         ),
     )
+
+
+def _writer(codec: str) -> datasets.WriterVersion:
+    return datasets.WriterVersion(version=WRITER_VERSION, codec=codec)
+
+
+def _choose_codec(
+    request: IndexRequest, sample: SourceSample, key_of: Callable[[str], str]
+) -> Choice:
+    """Choose the codec: the named one, the one of an existing dataset, or the faster one."""
+    if request.codec != AUTO:
+        return Choice(request.codec, "")
+    # What exists is used as it is, or finished: another release or machine may have chosen
+    # differently.
+    folders = {name: plans.folder_of(request.data, key_of(name)) for name in codecs.NAMES}
+    sealed = [name for name, folder in folders.items() if sealed_dataset.exists(folder)]
+    begun = [name for name, folder in folders.items() if plans.exists(folder)]
+    has_planes = codecs.has_planes()
+    if len(sealed) == 1:
+        return Choice(sealed[0], ", with which the dataset is sealed already")
+    if not sealed and len(begun) == 1 and (has_planes or begun[0] != codecs.PLANES):
+        return Choice(begun[0], ", with which the preparation of the dataset has begun")
+    if request.options.resize is None:
+        # JPEGs are copied, and the codecs convert the others alike.
+        return Choice(codecs.OPENCV, "")
+    headers = [_header(content) for _, content in sample.read()]
+    return choose_faster(headers, request.options.resize, has_planes=has_planes)
+
+
+def _header(content: bytes | None) -> Jpeg | None:
+    """Return the header of an image; None if it is no JPEG, or is damaged."""
+    if content is None or not transcode.is_jpeg(content):
+        return None
+    try:
+        return transcode.header(content)
+    except DamagedImageError:
+        return None
 
 
 def _validation_fingerprints(
@@ -432,16 +490,13 @@ def _words(request: IndexRequest, classes: Classes) -> dict[str, str]:
 
 
 def _leave(
-    dataset: Path, plan: Plan, parts: dict[str, Part], codec: Codec, max_skipped_fraction: float
+    dataset: Path, plan: Plan, samples: Mapping[str, SourceSample], max_skipped_fraction: float
 ) -> None:
     atomic_files.make_folder(dataset)
     atomic_files.sweep(dataset, atomic_files.ABANDONED_SECONDS)
-    format = formats.named(plan.options.format)
+    format, codec = formats.named(plan.options.format), codecs.choose(plan.writer.codec)
     recipe = Recipe(plan.options.resize, plan.options.quality)
-    needed = sum(
-        estimate.bytes_of(part.source, part.scan, part.numbers, recipe, codec, format)
-        for part in parts.values()
-    )
+    needed = sum(estimate.bytes_of(one, recipe, codec, format) for one in samples.values())
     atomic_files.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
     limits.write(dataset, max_skipped_fraction)
 

@@ -198,6 +198,11 @@ def _read_shards(fields: Fields, format: Format) -> tuple[PlannedShard, ...]:
     )
 
 
+def exists(dataset: Path) -> bool:
+    """Whether a dataset has a plan, be it damaged or not."""
+    return (dataset / _FOLDER).is_dir()
+
+
 def is_whole(dataset: Path) -> bool:
     """Whether a dataset has its plan, and no file of it was cut off."""
     folder = dataset / _FOLDER

@@ -36,8 +36,6 @@ from imagenet_workloads.prepare.source import Source
 # No image of so few pixels has more bytes, in any format.
 LARGEST_FILE = 1 << 30
 
-_JPEG = b"\xff\xd8\xff"
-
 
 def read_image(source: Source, name: str, offset: int, size: int) -> bytes:
     """Return the bytes of one image of a source.
@@ -58,10 +56,15 @@ def transcode(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
     Raises:
         DamagedImageError: It is damaged; the message says why.
     """
-    packed = _from_jpeg(data, recipe, codec) if data[:3] == _JPEG else _from_other(data, recipe)
+    packed = _from_jpeg(data, recipe, codec) if is_jpeg(data) else _from_other(data, recipe)
     if len(packed.jpeg) > LARGEST_JPEG:
         raise DamagedImageError(f"{len(packed.jpeg)} bytes do not fit into a record")
     return packed
+
+
+def is_jpeg(data: bytes) -> bool:
+    """Whether an image's first bytes are those of a JPEG."""
+    return data[:3] == b"\xff\xd8\xff"
 
 
 def _from_jpeg(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
@@ -76,21 +79,26 @@ def _from_jpeg(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
 
 def _warning(data: bytes) -> str | None:
     try:
-        opencv.decode(_header(data))
+        opencv.decode(header(data))
     except DamagedImageError as error:
         return str(error)
     return None
 
 
 def _from_sound_jpeg(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
-    image = _header(data)
+    image = header(data)
     if recipe.resize is None and image.colours in ("YCbCr", "RGB") and image.orientation == 1:
         pixels = opencv.decode(image)
         return Packed(data, image.height, image.width, opencv.sample(pixels))
     return codec.recode(image, recipe)
 
 
-def _header(data: bytes) -> Jpeg:
+def header(data: bytes) -> Jpeg:
+    """Read the header of a JPEG.
+
+    Raises:
+        DamagedImageError: It cannot be read, or claims too many pixels.
+    """
     try:
         height, width, colours, subsampling = simplejpeg.decode_jpeg_header(data)
     except ValueError as error:

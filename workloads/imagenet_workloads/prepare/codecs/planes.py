@@ -1,4 +1,4 @@
-"""The faster codec: resizes a JPEG's planes by libturbojpeg, without conversion to RGB.
+"""The codec that resizes a JPEG's planes by libturbojpeg, without conversion to RGB.
 
 A JPEG has a luma plane (Y) and two chroma planes (Cb, Cr), mostly at half the resolution. Each is
 decoded, resized at its own resolution and encoded again: half the values of RGB, and no colour
@@ -21,7 +21,7 @@ from imagenet_workloads.prepare.codecs.codec import (
     target_size,
 )
 from imagenet_workloads.prepare.codecs.opencv import OpenCvCodec
-from imagenet_workloads.prepare.codecs.turbojpeg import Planes, TurboJpeg, load
+from imagenet_workloads.prepare.codecs.turbojpeg import Planes, Size, TurboJpeg, load
 
 # Luma pixels for one chroma pixel, horizontally and vertically.
 _COVERS = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "440": (1, 2)}
@@ -44,8 +44,7 @@ class PlanesCodec:
 
     def recode(self, image: Jpeg, recipe: Recipe) -> Packed:
         """Decode, rotate, resize and encode a JPEG."""
-        usual = image.colours == "YCbCr" and image.subsampling in _COVERS
-        if not usual or image.orientation != 1:
+        if not converts(image):
             return self._others.recode(image, recipe)
         target = target_size(image.height, image.width, recipe.resize)
         packed = self._bench().recode(image, target, recipe.quality)
@@ -58,6 +57,24 @@ class PlanesCodec:
         except AttributeError:
             bench = self._of_thread.bench = _Bench(self._library)
         return bench
+
+
+def converts(image: Jpeg) -> bool:
+    """Whether `PlanesCodec` converts an image itself."""
+    usual = image.colours == "YCbCr" and image.subsampling in _COVERS
+    return usual and image.orientation == 1
+
+
+def averaged_pixels(image: Jpeg, target: Size) -> int:
+    """Return the decoded chroma pixels that become an image of (height, width) by averaging.
+
+    Averaging takes much longer than linear interpolation.
+    """
+    factor = reduction(image.height, image.width, target)
+    across, down = _COVERS[image.subsampling]
+    stored = -(-image.height // (factor * down)), -(-image.width // (factor * across))
+    resized = -(-target[0] // 2), -(-target[1] // 2)
+    return 2 * stored[0] * stored[1] if _averages(stored, resized) else 0
 
 
 class _Bench:
@@ -101,11 +118,17 @@ def _resize(plane: Pixels, resized: Pixels) -> None:
         resized[:] = plane
         return
     height, width = resized.shape
-    # Below a half, linear interpolation would skip pixels, as for chroma that is stored at full
-    # resolution.
-    shrinks = plane.shape[0] > 2 * height and plane.shape[1] > 2 * width
-    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    averages = _averages((plane.shape[0], plane.shape[1]), (height, width))
+    how = cv2.INTER_AREA if averages else cv2.INTER_LINEAR
     cv2.resize(plane, (width, height), resized, interpolation=how)
+
+
+def _averages(stored: Size, resized: Size) -> bool:
+    """Whether a plane shrinks so much that linear interpolation would skip pixels.
+
+    So does chroma that is stored at full resolution, if the image shrinks to less.
+    """
+    return stored[0] > 2 * resized[0] and stored[1] > 2 * resized[1]
 
 
 def _sample(brightness: Pixels, blue: Pixels, red: Pixels) -> Pixels:
