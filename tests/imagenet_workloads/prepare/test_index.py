@@ -97,7 +97,7 @@ def test_the_same_input_and_options_give_the_same_plan(source: Path, tmp_path: P
     [
         ("--seed", "1"), ("--resize", "20"), ("--quality", "80"), ("--shards", "2"),
         ("--min-images-per-class", "11"), ("--validation-per-class", "5"),
-        pytest.param(("--codec", "opencv"), marks=needs_libturbojpeg),
+        pytest.param(("--codec", "planes"), marks=needs_libturbojpeg),
     ],
 )  # fmt: skip
 def test_each_option_that_changes_bytes_changes_the_key(
