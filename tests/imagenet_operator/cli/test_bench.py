@@ -86,7 +86,7 @@ def test_real_programs_are_measured(tmp_path: Path) -> None:
     output = call(SCRIPTS / "imagenetctl", "bench", manifest, *options)
 
     last = json.loads(output.splitlines()[-1])
-    assert set(last) == {"type", "imagesPerSecond", "bottleneck", "sentence"}
+    assert set(last) == {"type", "imagesPerSecond", "bottleneck", "cause", "sentence"}
     assert min(last["imagesPerSecond"][run] for run in ("reading", "network", "both")) > 0
     (read,) = tmp_path.glob("volumes/*/jobs/tiny-bench-reading-*/attempts/r0/result.json")
     assert json.loads(read.read_text())["reading"]["images"] == 2 * 20

@@ -91,16 +91,20 @@ class OutputCounts:
         if outputs.wait is None:
             self.finish()
 
+    def wait(self) -> None:
+        """Return when a device has written the last outputs."""
+        if self._late is not None and self._late.wait is not None:
+            self._late.wait()
+
     def finish(self) -> Counts:
         """Wait for the last outputs; return the counts of all.
 
         Raises:
             InputError: a label is no class.
         """
+        self.wait()
         late, self._late = self._late, None
         if late is not None:
-            if late.wait is not None:
-                late.wait()
             self.so_far += count(late, self._top_k)
         return self.so_far
 
