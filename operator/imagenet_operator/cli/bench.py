@@ -143,7 +143,7 @@ def _last_epoch(end: result.Result) -> float | None:
     return float(epochs[-1]["imagesPerSecond"]) if epochs else None
 
 
-def _explain(
+def explain(
     speeds: bottleneck.Speeds, limit: str | None, ends: Mapping[str, result.Result]
 ) -> tuple[data_wait.Cause | None, str]:
     """Return why a part limits training, and what to change, in words; nothing without a limit."""
@@ -175,7 +175,7 @@ def _explain(
 
 def _show(speeds: bottleneck.Speeds, ends: Mapping[str, result.Result], output: str) -> None:
     verdict = bottleneck.judge(speeds)
-    why, advice = _explain(speeds, verdict.bottleneck, ends)
+    why, advice = explain(speeds, verdict.bottleneck, ends)
     sentence = f"{verdict.sentence.rstrip('.')}; {advice}." if advice else verdict.sentence
     by_run = {name: getattr(speeds, name) for name in bottleneck.RUNS}
     if output == "json":
