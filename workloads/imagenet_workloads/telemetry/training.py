@@ -40,6 +40,7 @@ class ReadingTimes:
     decoded: float
     decoded_cpu: float | None
 
+
 # Steps of which the CPU time of the loop is the median.
 STEPS_OF_LOOP_CPU = 1000
 
@@ -139,7 +140,10 @@ class TrainingRecorder:
 
     def launched(self, starved: bool) -> None:
         """Count a step of which is known whether its device waited for the program."""
-        for metric, steps in ((names.TRAIN_LAUNCHED_STEPS, 1), (names.TRAIN_STARVED_STEPS, starved)):
+        for metric, steps in (
+            (names.TRAIN_LAUNCHED_STEPS, 1),
+            (names.TRAIN_STARVED_STEPS, starved),
+        ):
             self._total(metric, self._totals.get((metric.name,), 0.0) + steps)
 
     def loop_cpu(self, seconds: float) -> None:
