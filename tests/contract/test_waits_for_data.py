@@ -118,7 +118,7 @@ def test_a_slow_disk_is_named_and_a_faster_one_helps(
     with ExitStack() as stack:
 
         def slow_down() -> None:
-            number = os.stat(tmp_path).st_dev
+            number = tmp_path.stat().st_dev
             # An epoch in 2 s.
             limit = control_groups.reads(
                 f"{os.major(number)}:{os.minor(number)}",

@@ -140,11 +140,9 @@ class TrainingRecorder:
 
     def launched(self, starved: bool) -> None:
         """Count a step of which is known whether its device waited for the program."""
-        for metric, steps in (
-            (names.TRAIN_LAUNCHED_STEPS, 1),
-            (names.TRAIN_STARVED_STEPS, starved),
-        ):
-            self._total(metric, self._totals.get((metric.name,), 0.0) + steps)
+        steps = {names.TRAIN_LAUNCHED_STEPS: 1, names.TRAIN_STARVED_STEPS: starved}
+        for metric, more in steps.items():
+            self._total(metric, self._totals.get((metric.name,), 0.0) + more)
 
     def loop_cpu(self, seconds: float) -> None:
         """Note the CPU time of the training thread in a step, outside the learner."""
