@@ -16,6 +16,7 @@ UNITS = {
     figures.COUNT: {"epochs", "batches", "images", "seconds"},
     figures.RATE: {"images per second"},
     figures.SECONDS: {"seconds"},
+    figures.MICROSECONDS: {"seconds"},
     figures.SHARE: {"ratio"},
 }
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import astuple
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 
 from imagenet_operator.reconcile.policies.data_wait import Cause, cause
 from imagenet_operator.reconcile.step_window import Steps
+from imagenet_workloads.arguments import throttled_seconds
 from imagenet_workloads.clients.folders import ServedFolder
 from imagenet_workloads.clients.http import HttpClient
 from imagenet_workloads.dataset import RECORD_IO, read_dataset
@@ -23,6 +24,8 @@ from imagenet_workloads.reading.records import Records
 from imagenet_workloads.reading.remote_records import open_remote_split
 from imagenet_workloads.train.options.groups import PROCESSES, AugmentationOptions
 from imagenet_workloads.train.order import Order
+from support import control_groups
+from support.control_groups import limited
 from support.file_server import FileServer, Handler
 from support.image_splits import open_images
 from support.pictures import jpeg
@@ -32,39 +35,53 @@ from support.throttled import throttled
 from support.tiny_dataset import write_dataset
 
 
-def epochs_of(records: Records, begin: Callable[[], None] = lambda: None) -> Iterator[Steps]:
-    """Yield what each epoch waited for, with one decoder and a network that takes no time.
+def epochs_of(
+    records: Records,
+    begin: Callable[[], None] = lambda: None,
+    decoders: int = 1,
+    stopped: Callable[[], float | None] = lambda: None,
+) -> Iterator[Steps]:
+    """Yield what each epoch waited for, with a network that takes no time.
 
     Args:
         records: of the epochs.
-        begin: called once the decoder has started.
+        begin: called once the decoders have started.
+        decoders: how many.
+        stopped: for how many seconds a CPU limit has stopped threads; None without one.
     """
     recipe = Recipe((3, 24, 24), AugmentationOptions(random_crop=True))
-    decoding = Decoding(1, PROCESSES)
+    decoding = Decoding(decoders, PROCESSES)
     training = OrderedTraining(records, recipe, WorkerShare(0, 1, 16), decoding)
+
+    def totals() -> tuple[float, ...]:
+        times = decoding.times()
+        assert times is not None
+        return (*astuple(times), stopped() or 0.0)
+
     with closing(decoding), closing(training):
         next(training.epoch(0))
         begin()
-        before = decoding.times()
+        before = totals()
         for epoch in range(1, 5):
             started = time.monotonic()
             for _ in training.epoch(epoch):
                 pass
-            after = decoding.times()
-            assert before is not None
-            assert after is not None
-            pairs = zip(astuple(after), astuple(before), strict=True)
+            after = totals()
             seconds, batches = time.monotonic() - started, training.batches_per_epoch
             yield Steps(
                 *(batches, batches, training.images, seconds, seconds),
-                *(now - then for now, then in pairs),
+                *(now - then for now, then in zip(after, before, strict=True)),
             )
             before = after
 
 
+def decoder_programs() -> list[int]:
+    return processes_with(f"decoder_program\0{os.getpid()}\0")
+
+
 def late(handler: Handler) -> None:
     """Answer late."""
-    time.sleep(0.1)
+    time.sleep(0.4)
     handler.serve()
 
 
@@ -91,21 +108,96 @@ def test_a_slow_server_is_named_and_a_cache_helps(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> Records:
     folder = tmp_path_factory.mktemp("photographs")
-    return open_images(folder, RECORD_IO, [jpeg(number, 400, 400) for number in range(64)])
+    return open_images(folder, RECORD_IO, [jpeg(number, 1200, 1200) for number in range(64)])
 
 
-def test_a_decoder_that_gets_no_core_is_named_and_a_core_helps(photographs: Records) -> None:
+def test_a_slow_disk_is_named_and_a_faster_one_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = open_images(tmp_path, RECORD_IO, [jpeg(number, 64, 64) for number in range(200)])
     with ExitStack() as stack:
 
         def slow_down() -> None:
-            (decoder,) = processes_with(f"decoder_program\0{os.getpid()}\0")
-            stack.enter_context(throttled(decoder, 0.3))
+            number = tmp_path.stat().st_dev
+            # An epoch in 2 s.
+            limit = control_groups.reads(
+                f"{os.major(number)}:{os.minor(number)}",
+                sum(file.stat().st_size for file in tmp_path.iterdir()) // 2,
+            )
+            if stack.enter_context(limited([os.getpid()], limit)) is None:
+                slow_reads(stack, monkeypatch)
+            drop_from_page_cache(tmp_path)
 
-        epochs = epochs_of(photographs, slow_down)
+        epochs = epochs_of(records, slow_down)
         slow = next(epochs)
-        assert cause(slow) is Cause.CORES
+        assert cause(slow) is Cause.READS
         stack.close()
         next(epochs)
+        assert next(epochs).read_waited < slow.read_waited / 4
+
+
+def slow_reads(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each read take 0.1 s, where the machine gives no group that a disk is limited for."""
+    read = os.preadv
+
+    def slow(*arguments: object) -> int:
+        time.sleep(0.1)
+        return read(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "preadv", slow)
+    stack.callback(monkeypatch.undo)
+
+
+def drop_from_page_cache(folder: Path) -> None:
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            # Only pages that are on the disk are removed.
+            os.fsync(file)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def test_half_a_core_is_named_and_more_cores_help(photographs: Records, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        groups = list[Path]()
+
+        def slow_down() -> None:
+            decoders = decoder_programs()
+            group = stack.enter_context(limited(decoders, control_groups.cores(0.5)))
+            if group is None:
+                for decoder in decoders:
+                    stack.enter_context(throttled(decoder, 0.5 / len(decoders)))
+                return
+            groups.append(group)
+            # As a pod sees its own group.
+            (tmp_path / "cpu").symlink_to(group)
+            (tmp_path / "cpu.stat").symlink_to(group / "cpu.stat")
+
+        epochs = epochs_of(photographs, slow_down, 4, lambda: throttled_seconds(tmp_path))
+        slow = next(epochs)
+        assert cause(slow) is Cause.CORES
+        assert slow.throttled > 0 or not groups
+        if groups:
+            control_groups.change(groups[0], control_groups.cores(4))
+        else:
+            stack.close()
+        next(epochs)
         fast = next(epochs)
+        assert fast.throttled < slow.throttled or not groups
         assert fast.decoded_cpu / fast.decoded > slow.decoded_cpu / slow.decoded
         assert fast.waited < slow.waited
+
+
+def test_one_decoder_is_named_and_another_one_helps(photographs: Records) -> None:
+    def one_core_each() -> None:
+        # Before all else on a busy machine, as far as this user may decide it.
+        for decoder in decoder_programs():
+            for thread in Path(f"/proc/{decoder}/task").iterdir():
+                with suppress(OSError):
+                    os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
+
+    waited = []
+    for decoders in (1, 2):
+        steps = next(epochs_of(photographs, one_core_each, decoders))
+        assert cause(steps) is Cause.DECODERS
+        waited.append(steps.decode_waited)
+    assert waited[1] < waited[0]

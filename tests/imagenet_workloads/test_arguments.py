@@ -172,18 +172,20 @@ def test_pods_of_one_job_divide_the_cores_of_their_node(
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    ("file", "content", "expected"),
     [
-        ("usage_usec 9\nnr_throttled 2\nthrottled_usec 1500000\n", 1.5),
+        ("cpu.stat", "usage_usec 9\nnr_throttled 2\nthrottled_usec 1500000\n", 1.5),
+        # Of cgroup v1, in nanoseconds.
+        ("cpu/cpu.stat", "nr_periods 9\nnr_throttled 2\nthrottled_time 1500000000\n", 1.5),
         # The root of all groups has no limit.
-        ("usage_usec 9\n", None),
-        ("rubbish", None),
-        (None, None),
+        ("cpu.stat", "usage_usec 9\n", None),
+        ("cpu.stat", "rubbish", None),
+        ("other", "", None),
     ],
 )
 def test_the_time_for_which_a_limit_stops_threads_is_known_where_it_is_said(
-    content: str | None, expected: float | None, tmp_path: Path
+    file: str, content: str, expected: float | None, tmp_path: Path
 ) -> None:
-    if content is not None:
-        (tmp_path / "cpu.stat").write_text(content)
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(content)
     assert arguments.throttled_seconds(tmp_path) == expected

@@ -47,3 +47,8 @@ def test_batches_together_make_the_update_of_a_large_one() -> None:
     for name, found in small.network.state_dict().items():
         torch.testing.assert_close(found, expected[name])
         assert not torch.allclose(found, first[name])
+
+
+def test_on_a_cpu_nothing_waits_for_launches() -> None:
+    _, outputs = learner().train(batch(0), True, Flags())
+    assert outputs.starved is None

@@ -131,13 +131,15 @@ def available_cores(cgroup: Path = CGROUP, at_most: int | None = None) -> int:
 
 
 def throttled_seconds(cgroup: Path = CGROUP) -> float | None:
-    """For how long the CPU limit has stopped this pod's threads; None if cgroup v2 does not say."""
-    try:
-        lines = (cgroup / "cpu.stat").read_text().splitlines()
-        microseconds = dict(line.split(maxsplit=1) for line in lines)["throttled_usec"]
-        return int(microseconds) / 1e6
-    except (OSError, ValueError, KeyError):
-        return None
+    """For how long the CPU limit has stopped this pod's threads; None if no cgroup says it."""
+    versions = (("cpu.stat", "throttled_usec", 1e6), ("cpu/cpu.stat", "throttled_time", 1e9))
+    for file, key, unit in versions:
+        try:
+            lines = (cgroup / file).read_text().splitlines()
+            return int(dict(line.split(maxsplit=1) for line in lines)[key]) / unit
+        except (OSError, ValueError, KeyError):
+            continue
+    return None
 
 
 def _cpu_limit(cgroup: Path) -> float | None:

@@ -70,6 +70,8 @@ class Number:
 COUNT: Final = Number(0, COUNT_MAXIMUM, type="integer", form=",")
 RATE: Final = Number(1, form=",.0f")
 SECONDS: Final = Number(1, form=",.1f")
+MICROSECONDS: Final = Number(6)
+"""Of a value in seconds."""
 SHARE: Final = Number(4, 1.0, is_clamped=True)
 
 
@@ -153,6 +155,7 @@ SPEED: Final = "images_per_second"
 REMAINING: Final = "estimated_remaining_seconds"
 VALIDATION: Final = "accuracy.validation"
 CHECKPOINT: Final = "checkpoint_epoch"
+LOOP_CPU: Final = "loop_cpu_seconds"
 
 FIGURES: Final = (
     Figure(
@@ -212,6 +215,13 @@ FIGURES: Final = (
         SECONDS,
         Combine.RANK_0,
         "imagenet_train_unsaved_seconds",
+        lasts=True,
+    ),
+    Figure(
+        LOOP_CPU,
+        MICROSECONDS,
+        Combine.RANK_0,
+        "imagenet_train_loop_cpu_seconds",
         lasts=True,
     ),
 )

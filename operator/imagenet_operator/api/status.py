@@ -196,6 +196,9 @@ class AttemptOutcome(Model):
     """Whether it counts towards `backoffLimit`."""
 
 
+WaitCause = Literal["Reads", "Cores", "Decoders", "Launches"]
+
+
 class DataWaitStatus(Model):
     """Reading compared with the network, over the last 100 steps or more of each worker."""
 
@@ -208,9 +211,14 @@ class DataWaitStatus(Model):
     share: Fraction
     """The fraction of their time spent waiting for data."""
 
+    cause: WaitCause | None = None
+    """What the workers wait for, if they wait more than 10 % of the time: records that are still
+    being read, cores, or decoders. Otherwise Launches, if their GPUs wait for the program to launch
+    steps. Absent if it was not measured."""
+
     message: Message = ""
-    """The comparison in words. If the workers wait more than 10 % of the time, it names what to
-    change."""
+    """The comparison in words. If there is a cause, or the workers wait more than 10 % of the time,
+    it names what to change."""
 
 
 class Straggler(Model):
@@ -250,6 +258,10 @@ class TrainingFigures(Model):
 
     unsaved_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
     """The seconds of steps since the newest checkpoint. If the job fails, they are lost."""
+
+    loop_cpu_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
+    """The median CPU time of a step in the training thread of rank 0, outside the framework's
+    learner."""
 
 
 class TrainingStatus(TrainingFigures):
@@ -318,7 +330,7 @@ class TrainingStatus(TrainingFigures):
     """Reading compared with the network, after the first 100 steps."""
 
     data_wait_reported: bool = False
-    """Whether an event of this attempt reported that its workers wait for data."""
+    """Whether an event of this attempt reported that its workers wait for data or launches."""
 
     stragglers: Annotated[tuple[Straggler, ...], MaxLen(16)] | None = None
     """The slowest processes, while there are any that keep the others waiting."""

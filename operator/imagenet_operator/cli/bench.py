@@ -1,7 +1,8 @@
 """`imagenetctl bench FILE`: measures whether reading or the network limits training.
 
 Runs the job three times on this machine, with few batches: reading alone, training alone, and
-both. `scaling.bottleneck` has the jobs and the decision.
+both. `scaling.bottleneck` has the jobs and the decision. Cause and remedy are those of a job that
+waits for its data (`reconcile.policies.data_wait`), from what the programs have measured.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from imagenet_operator.api import ImageNetJob, Manifest, parse
+from imagenet_operator.api.status import DataWaitStatus
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.cli import exit_codes, files, local_resources, result, run
 from imagenet_operator.cli.argument_types import not_empty, whole
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.reconcile import step_window
+from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.scaling import bottleneck
 from imagenet_operator.scaling.points import shared_claim
 
@@ -72,6 +77,7 @@ def bench(arguments: argparse.Namespace) -> int:
     jobs = _jobs(manifest, arguments)
     resources = local_resources.from_options(arguments)
     _get_ready(list(jobs.values()), resources, shared_claim(manifest))
+    ends: dict[str, result.Result] = {}
     speeds: dict[str, float] = {}
     for name, job in jobs.items():
         if arguments.output == "text":
@@ -79,8 +85,8 @@ def bench(arguments: argparse.Namespace) -> int:
         end = run.execute(job, resources, run.display_of(arguments.output))
         if not end.succeeded:
             return _unfinished(end, arguments.output)
-        speeds[name] = _speed(end)
-    _show(bottleneck.Speeds(**speeds), arguments.output)
+        ends[name], speeds[name] = end, _speed(end)
+    _show(bottleneck.Speeds(**speeds), ends, arguments.output)
     return exit_codes.SUCCESS
 
 
@@ -124,6 +130,12 @@ def _speed(end: result.Result) -> float:
     return speed
 
 
+def _seconds_of_reading(end: result.Result) -> float:
+    """Return how long the process of rank 0 has read; 0 if it did not only read."""
+    found = end.training.get("reading")
+    return float(found["images"] / found["imagesPerSecond"]) if found else 0.0
+
+
 def _last_epoch(end: result.Result) -> float | None:
     assert end.model is not None
     lines = (end.model / "metrics.jsonl").read_text().splitlines()
@@ -131,18 +143,50 @@ def _last_epoch(end: result.Result) -> float | None:
     return float(epochs[-1]["imagesPerSecond"]) if epochs else None
 
 
-def _show(speeds: bottleneck.Speeds, output: str) -> None:
+def explain(
+    speeds: bottleneck.Speeds, limit: str | None, ends: Mapping[str, result.Result]
+) -> tuple[data_wait.Cause | None, str]:
+    """Return why a part limits training, and what to change, in words; nothing without a limit."""
+    if limit is None:
+        return None, ""
+    # Of rank 0. An older program has measured nothing.
+    measured = ends[limit].training.get("train", {}).get("measured", {})
+    causes = (float(measured.get(name, 0.0)) for name in step_window.CAUSES)
+    # Reading alone is waiting from the beginning to the end.
+    seconds = _seconds_of_reading(ends[limit])
+    window = step_window.Steps(1, 1, 1, seconds, seconds, *causes)
+    job = ends[limit].job
+    compared = DataWaitStatus(
+        images_per_second=speeds.reading,
+        network_images_per_second=speeds.network,
+        share=max(0.0, 1 - speeds.reading / speeds.network),
+    )
+    if limit == bottleneck.READING:
+        why = data_wait.cause(window)
+        return why, data_wait.advice(job, compared, why)
+    why = data_wait.launches(window)
+    if why is not None:
+        return why, data_wait.advice(job, compared, why)
+    waits = "its GPUs wait for the program to launch steps"
+    if not window.launched:
+        return None, f"whether {waits} was not measured"
+    return None, f"in {window.starved / window.launched:.0%} of its steps {waits}"
+
+
+def _show(speeds: bottleneck.Speeds, ends: Mapping[str, result.Result], output: str) -> None:
     verdict = bottleneck.judge(speeds)
+    why, advice = explain(speeds, verdict.bottleneck, ends)
+    sentence = f"{verdict.sentence.rstrip('.')}; {advice}." if advice else verdict.sentence
     by_run = {name: getattr(speeds, name) for name in bottleneck.RUNS}
     if output == "json":
         figures: dict[str, Any] = {name: round(speed, 1) for name, speed in by_run.items()}
-        document = {"imagesPerSecond": figures, "bottleneck": verdict.bottleneck}
-        print(json.dumps({"type": "bench", **document, "sentence": verdict.sentence}))
+        document = {"imagesPerSecond": figures, "bottleneck": verdict.bottleneck, "cause": why}
+        print(json.dumps({"type": "bench", **document, "sentence": sentence}))
         return
     print(f"{'run':<16}{'images/s':>12}")
     for name, speed in by_run.items():
         print(f"{_CONTENT[name]:<16}{speed:>12,.1f}")
-    print(verdict.sentence)
+    print(sentence)
 
 
 def _unfinished(end: result.Result, output: str) -> int:

@@ -109,6 +109,7 @@ def document(
     is_lost = keeps_nothing(job.status, spent)
     lost = time_account.lost_steps(job.status)
     gpu_hours = time.gpu_hours or 0.0
+    loop_cpu = None if job.status.training is None else job.status.training.loop_cpu_seconds
     return {
         "name": job.metadata.name,
         "phase": job.status.phase,
@@ -119,6 +120,7 @@ def document(
         **({"lostStepSeconds": lost} if lost and not is_lost else {}),
         "images": images(job.status),
         "attempts": 0 if job.status.training is None else job.status.training.attempt + 1,
+        **({} if loop_cpu is None else {"loopCpuSeconds": loop_cpu}),
         "gpuHours": gpu_hours,
         **({} if price is None else {"cost": round(gpu_hours * price, 2)}),
         **({} if watts is None else {"kilowattHours": round(gpu_hours * watts / 1000, 3)}),
@@ -163,6 +165,9 @@ def text(found: dict[str, Any]) -> str:
         else None,
         "images": None if found["images"] is None else f"{found['images']:,}",
         "attempts": str(found["attempts"]),
+        "loop CPU": f"{1000 * found['loopCpuSeconds']:,.2f} ms a step"
+        if "loopCpuSeconds" in found
+        else None,
         "GPU-hours": f"{found['gpuHours']:,.2f}",
         "cost": f"{found['cost']:,.2f}" if "cost" in found else None,
         "energy": f"{found['kilowattHours']:,.2f} kWh" if "kilowattHours" in found else None,

@@ -245,10 +245,10 @@ def _reading(result: Result) -> str:
 
 
 def _waiting(result: Result) -> str:
-    """Return how fast the workers read beside the network, if they waited for too long."""
+    """Return how fast the workers read beside the network, if something should be changed."""
     training = result.job.status.training
     found = None if training is None else training.data_wait
-    return found.message if found is not None and data_wait.is_too_long(found) else ""
+    return found.message if found is not None and data_wait.is_worth_an_event(found) else ""
 
 
 def is_failure(job: ImageNetJob, event: Event) -> bool:

@@ -19,10 +19,13 @@ DECODE_WAIT: Final = "imagenet_train_decode_wait_seconds_total"
 DECODERS: Final = "imagenet_train_decoders_seconds_total"
 DECODERS_CPU: Final = "imagenet_train_decoders_cpu_seconds_total"
 THROTTLED: Final = "imagenet_train_throttled_seconds_total"
+LAUNCHED: Final = "imagenet_train_launched_steps_total"
+STARVED: Final = "imagenet_train_starved_steps_total"
 
-_CAUSES: Final = (READ_WAIT, DECODE_WAIT, DECODERS, DECODERS_CPU, THROTTLED)
+CAUSES: Final = (READ_WAIT, DECODE_WAIT, DECODERS, DECODERS_CPU, THROTTLED, LAUNCHED, STARVED)
+"""The series that say what steps waited for, in the order of the fields of `Steps`."""
 
-SERIES: Final = frozenset({TRAIN_IMAGES, STEPS, STEP_SECONDS, WAIT_SECONDS, *_CAUSES})
+SERIES: Final = frozenset({TRAIN_IMAGES, STEPS, STEP_SECONDS, WAIT_SECONDS, *CAUSES})
 """The series that are summed over the workers."""
 
 STEPS_OF_A_WINDOW: Final = 100
@@ -45,6 +48,8 @@ class Steps:
         decoded: The time of all decoders.
         decoded_cpu: Of it, that of processors.
         throttled: The time for which CPU limits have stopped threads.
+        launched: Steps of which is known whether the GPU waited for the program.
+        starved: Of them, those in which it did.
     """
 
     of_each: float
@@ -57,6 +62,8 @@ class Steps:
     decoded: float = 0.0
     decoded_cpu: float = 0.0
     throttled: float = 0.0
+    launched: float = 0.0
+    starved: float = 0.0
 
     def since(self, before: Steps) -> Steps:
         """Return the steps after those of an earlier sample."""
@@ -95,7 +102,7 @@ def advanced(
     if position is None or not sums[STEPS] > 0:
         return former
     steps = (sums[STEPS], sums[TRAIN_IMAGES], sums[STEP_SECONDS], sums[WAIT_SECONDS])
-    totals = Steps(position, *steps, *(sums.get(name, 0.0) for name in _CAUSES))
+    totals = Steps(position, *steps, *(sums.get(name, 0.0) for name in CAUSES))
     if former is None:
         return StepWindow(totals)
     found = totals.since(former.begin)

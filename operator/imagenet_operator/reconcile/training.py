@@ -156,13 +156,15 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
 
 
 def _compare_reading(context: ReconcileContext) -> None:
-    """Record how fast the workers read beside the network; an event if they wait for too long."""
+    """Record how fast the workers read beside the network; an event if they wait too long."""
     training = context.training
     found = data_wait.carried(training.data_wait, context.job, training.attempt, context.sample)
     context.update_training(data_wait=found)
-    if found is not None and data_wait.is_too_long(found) and not training.data_wait_reported:
-        context.update_training(data_wait_reported=True)
-        context.record_event(data_wait.REASON, found.message)
+    if found is None or not data_wait.is_worth_an_event(found) or training.data_wait_reported:
+        return
+    context.update_training(data_wait_reported=True)
+    is_long = data_wait.is_too_long(found)
+    context.record_event(data_wait.REASON if is_long else data_wait.LAUNCHES_REASON, found.message)
 
 
 def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | None:

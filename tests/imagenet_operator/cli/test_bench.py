@@ -4,9 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from support import stand_ins
+from imagenet_operator.api import ImageNetJob
+from imagenet_operator.cli.bench import explain
+from imagenet_operator.cli.result import Result
+from imagenet_operator.reconcile.policies import data_wait
+from imagenet_operator.scaling import bottleneck
+from support import job_table, stand_ins
 from support.programs import SCRIPTS, call
 from support.stand_ins import Finished, Workplace
 
@@ -48,7 +54,11 @@ def test_the_slower_part_is_named(workplace: Workplace) -> None:
     assert finished.code == 0, finished.errors
     *rows, sentence = finished.output.splitlines()
     assert [row.split()[-1] for row in rows[-3:]] == ["500.0", "600.0", "450.0"]
-    assert sentence.startswith("Reading is the bottleneck")
+    assert sentence == (
+        "Reading is the bottleneck: reading gives 500 images/s, the network takes 600, so the "
+        "network waits at least 17 % of the time; most of it for records to be read: use a faster "
+        "volume in spec.dataset.volume."
+    )
     packs = [name for name in workplace.pods() if "pack" in name]
     assert len(packs) == 2
     assert all("bench-reading" in name for name in packs)
@@ -86,7 +96,49 @@ def test_real_programs_are_measured(tmp_path: Path) -> None:
     output = call(SCRIPTS / "imagenetctl", "bench", manifest, *options)
 
     last = json.loads(output.splitlines()[-1])
-    assert set(last) == {"type", "imagesPerSecond", "bottleneck", "sentence"}
+    assert set(last) == {"type", "imagesPerSecond", "bottleneck", "cause", "sentence"}
     assert min(last["imagesPerSecond"][run] for run in ("reading", "network", "both")) > 0
     (read,) = tmp_path.glob("volumes/*/jobs/tiny-bench-reading-*/attempts/r0/result.json")
-    assert json.loads(read.read_text())["reading"]["images"] == 2 * 20
+    found = json.loads(read.read_text())
+    assert found["reading"]["images"] == 2 * 20
+    assert found["train"]["measured"]["imagenet_train_decoders_seconds_total"] > 0
+    (both,) = tmp_path.glob("volumes/*/jobs/tiny-bench-both-*/attempts/r0/result.json")
+    trained = json.loads(both.read_text())["train"]
+    assert trained["loopCpuSeconds"] > 0
+    # On a CPU, the calls of the framework compute: nothing waits for launches.
+    assert "imagenet_train_launched_steps_total" not in trained["measured"]
+
+
+def speeds_and_cause(
+    steps: dict[str, float], network: float = 100.0
+) -> tuple[data_wait.Cause | None, str]:
+    """What is said of a job on GPUs whose network is slower than its reading of 500 images/s."""
+    workers = {"replicas": 1, "gpus": 1}
+    job = ImageNetJob.model_validate(job_table.manifest(training={"workers": workers}))
+    end = Result(job, 1.0, Path(), None, {"train": {"measured": steps}}, None, None)
+    speeds = bottleneck.Speeds(500.0, network, network)
+    return explain(speeds, bottleneck.judge(speeds).bottleneck, {"network": end})
+
+
+@pytest.mark.parametrize(
+    ("launched", "starved", "cause", "words"),
+    [
+        (100, 99, data_wait.Cause.LAUNCHES, "GPUs wait for the program to launch steps: write"),
+        (100, 2, None, "in 2% of its steps its GPUs wait for the program to launch steps"),
+        (0, 0, None, "whether its GPUs wait for the program to launch steps was not measured"),
+    ],
+)
+def test_a_network_that_is_slower_waits_for_launches_or_not(
+    launched: int, starved: int, cause: data_wait.Cause | None, words: str
+) -> None:
+    steps = {
+        "imagenet_train_launched_steps_total": float(launched),
+        "imagenet_train_starved_steps_total": float(starved),
+    }
+    found, said = speeds_and_cause(steps if launched else {})
+    assert found is cause
+    assert said.startswith(words)
+
+
+def test_where_neither_part_is_slower_nothing_is_explained() -> None:
+    assert speeds_and_cause({}, 500.0) == (None, "")

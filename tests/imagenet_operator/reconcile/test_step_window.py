@@ -58,11 +58,13 @@ def test_a_window_has_what_was_waited_for() -> None:
         "imagenet_train_decoders_seconds_total": 3.0,
         "imagenet_train_decoders_cpu_seconds_total": 4.0,
         "imagenet_train_throttled_seconds_total": 5.0,
+        "imagenet_train_launched_steps_total": 6.0,
+        "imagenet_train_starved_steps_total": 7.0,
     }
     begin = advanced(None, sums(14), 7)
     found = advanced(begin, sums(214, images=2000, seconds=200, waited=50) | more, 107)
     assert found is not None
-    assert found.last == Steps(100, 200, 2000, 200.0, 50.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+    assert found.last == Steps(100, 200, 2000, 200.0, 50.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 
 
 def test_processes_take_their_steps_at_the_same_time() -> None:

@@ -108,6 +108,17 @@ def test_workers_that_wait_for_data_are_an_event_once_an_attempt(
     assert cluster.status.training.data_wait == training.data_wait
 
 
+def test_gpus_that_wait_for_launches_are_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = running()
+    steps = Steps(100, 200, 6400, seconds=100.0, waited=0.0, launched=200, starved=200)
+    window = StepWindow(steps, steps)
+    heard = sample(cluster.now, attempt=0, steps=window, progressed_at=cluster.now)
+    monkeypatch.setattr(cluster, "sample", lambda: heard)
+    cluster.reconcile()
+    (event,) = (event for event in cluster.events if event.reason == "TrainingWaitsForLaunches")
+    assert event.message.startswith("2 workers read 128 images/s and do not wait for data; GPUs")
+
+
 def test_members_and_replicas_are_counted_as_they_come_and_go() -> None:
     cluster = running()
     cluster.exit(cluster.finishing_workers()[0], 0)

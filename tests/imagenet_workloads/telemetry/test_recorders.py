@@ -34,6 +34,10 @@ def test_a_worker_s_figures(registry: Registry) -> None:
     training.exchange(0.4)
     training.reading(recorders.ReadingTimes(0.01, 0.0, 1.5, None))
     training.reading(recorders.ReadingTimes(0.02, 0.01, 2.5, 2.0))
+    for starved in (True, False, True):
+        training.launched(starved)
+    for seconds in (0.5, 0.1, 0.2):
+        training.loop_cpu(seconds)
     training.speed(853.3)
     training.learning_rate(0.1)
     training.accuracy(loss=2.5, top1=0.4, top5=0.7)
@@ -54,6 +58,9 @@ def test_a_worker_s_figures(registry: Registry) -> None:
         "imagenet_train_decoders_seconds_total": pytest.approx(2.5),
         "imagenet_train_decoders_cpu_seconds_total": pytest.approx(2.0),
         "imagenet_train_throttled_seconds_total": 3.5,
+        "imagenet_train_launched_steps_total": 3,
+        "imagenet_train_starved_steps_total": 2,
+        "imagenet_train_loop_cpu_seconds": 0.2,
         "imagenet_train_before_exchange_seconds_total": pytest.approx(0.7),
         "imagenet_train_exchanges_total": 2,
         "imagenet_train_images_per_second": 853.3,
@@ -64,6 +71,20 @@ def test_a_worker_s_figures(registry: Registry) -> None:
         "imagenet_train_validation_top1": 0.5,
         "imagenet_train_validation_top5": 0.8,
         "imagenet_train_seconds_total": 0,
+    }
+
+
+def test_what_is_measured_is_known_as_totals_for_result_json(registry: Registry) -> None:
+    training = TrainingRecorder(registry)
+    training.reading(recorders.ReadingTimes(0.02, 0.01, 2.5, None))
+    training.launched(False)
+    assert training.measured() == {
+        "imagenet_train_read_wait_seconds_total": 0.02,
+        "imagenet_train_decode_wait_seconds_total": 0.01,
+        "imagenet_train_decoders_seconds_total": 2.5,
+        "imagenet_train_throttled_seconds_total": 3.5,
+        "imagenet_train_launched_steps_total": 1,
+        "imagenet_train_starved_steps_total": 0,
     }
 
 
@@ -122,6 +143,8 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     training.step(1, 1.0, 1.0)
     training.exchange(1.0)
     training.reading(recorders.ReadingTimes(1.0, 1.0, 1.0, 1.0))
+    training.launched(True)
+    training.loop_cpu(0.001)
     training.speed(1.0)
     training.learning_rate(0.1)
     training.accuracy(1.0, 1.0, 1.0)

@@ -138,6 +138,65 @@ def test_a_device_has_the_next_step_to_compute_while_one_is_counted() -> None:
     assert (finished.loss, finished.top1) == (0, 1)
 
 
+class Busy(Order):
+    """A learner that computes, and whose device waits for the program in some steps.
+
+    The clock of the CPU advances by 1 with each call of the learner, and by 1/8 with each batch.
+    """
+
+    batches_per_epoch = 4
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self._cpu = 0.0
+        monkeypatch.setattr(time, "thread_time", lambda: self._cpu)
+
+    def settle(self) -> None:
+        self._cpu += 1
+
+    def gradients_ready(self) -> float | None:
+        self._cpu += 1
+        return None
+
+    def epoch(
+        self,
+        number: int,
+        first_batch: int,
+        passed: Callable[[], None] = lambda: None,
+        first_image: int = 0,
+    ) -> Iterator[Batch]:
+        for batch in super().epoch(number, first_batch):
+            self._cpu += 1 / 8
+            yield batch
+
+    def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
+        self._cpu += 1
+        flags, outputs = super().train(batch, updates, flags)
+
+        def wait() -> None:
+            self._cpu += 1
+
+        number = self.asked.count("train")
+        return flags, replace(outputs, wait=wait, starved=number == 3 if number > 1 else None)
+
+
+def test_the_cpu_of_a_step_is_that_outside_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry, learner = Registry(Environment()), Busy(monkeypatch)
+    recorder = TrainingRecorder(registry)
+    loop(learner, Reporter(recorder, None, 1, 10)).run(Position(0, 0))
+    assert recorder.median_loop_cpu() == 1 / 8
+
+
+def test_steps_are_counted_in_which_a_device_waits_for_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorder = TrainingRecorder(Registry(Environment()))
+    loop(Busy(monkeypatch), Reporter(recorder, None, 1, 10)).run(Position(0, 0))
+    measured = recorder.measured()
+    steps = ("imagenet_train_launched_steps_total", "imagenet_train_starved_steps_total")
+    assert [measured[name] for name in steps] == [3, 1]
+
+
 class Exchanging(Order):
     """A learner that takes a second for each step, and one more to exchange gradients."""
 

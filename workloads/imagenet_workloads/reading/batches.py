@@ -510,12 +510,10 @@ class _PendingBatch:
             raise error
         images, labels, identities = self._arrays
         labels = labels.copy()
-        padding = np.arange(self._count, len(labels))
-        if self._count:
-            images[padding] = images[padding % self._count]
-        else:
-            images[:] = 0
-        labels[padding] = PADDING
+        if self._count < len(labels):
+            padding = np.arange(self._count, len(labels))
+            images[padding] = images[padding % self._count] if self._count else 0
+            labels[padding] = PADDING
         return ImageBatch(images, labels, self._count, identities.copy(), self._first, self._mixing)
 
 

@@ -167,6 +167,8 @@ class Finished:
         images_per_second: The speed of this attempt, summed over the workers; None if it trained no
             image.
         seconds: The time of rank 0 by phase.
+        loop_cpu_seconds: The median CPU time of a step of rank 0 outside the learner; None if it
+            trained no image.
     """
 
     epochs: int
@@ -174,6 +176,7 @@ class Finished:
     top5: float | None = None
     images_per_second: float | None = None
     seconds: dict[str, float] | None = None
+    loop_cpu_seconds: float | None = None
 
     def sentence(self) -> str:
         """The event as one line for a person."""

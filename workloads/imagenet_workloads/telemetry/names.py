@@ -131,7 +131,28 @@ TRAIN_THROTTLED = Metric(
     MetricType.COUNTER,
     "seconds",
     "Time for which the CPU limit of the pod has stopped its threads, added up over processors; "
-    "absent where cgroup v2 does not say it.",
+    "absent where no control group says it.",
+)
+TRAIN_LAUNCHED_STEPS = Metric(
+    "imagenet_train_launched_steps_total",
+    MetricType.COUNTER,
+    "steps",
+    "Steps with an update of which is known whether the GPU waited for the program; absent on CPUs "
+    "and where the framework does not say it.",
+)
+TRAIN_STARVED_STEPS = Metric(
+    "imagenet_train_starved_steps_total",
+    MetricType.COUNTER,
+    "steps",
+    "Of imagenet_train_launched_steps_total, those whose gradients the GPU had computed before the "
+    "program had launched the update.",
+)
+TRAIN_LOOP_CPU = Metric(
+    "imagenet_train_loop_cpu_seconds",
+    MetricType.GAUGE,
+    "seconds",
+    "Median CPU time of the training thread in a step, outside the learner of the framework; over "
+    "the last 1,000 steps without a checkpoint or a receipt.",
 )
 TRAIN_BEFORE_EXCHANGE = Metric(
     "imagenet_train_before_exchange_seconds_total",
@@ -362,6 +383,7 @@ TRAINING = (
     TRAIN_READ_WAIT,
     TRAIN_DECODE_WAIT,
     TRAIN_DECODERS,
+    TRAIN_LOOP_CPU,
     TRAIN_BEFORE_EXCHANGE,
     TRAIN_EXCHANGES,
     TRAIN_EPOCH,
@@ -381,8 +403,8 @@ TRAINING = (
 )
 # Of rank 0 alone, from its first checkpoint or step on.
 CHECKPOINTS = (TRAIN_CHECKPOINT_EPOCH, TRAIN_UNSAVED_SECONDS)
-# Where decoders are programs, and where cgroup v2 says it.
-MEASURED = (TRAIN_DECODERS_CPU, TRAIN_THROTTLED)
+# Where decoders are programs, where a control group says it, and where the framework does.
+MEASURED = (TRAIN_DECODERS_CPU, TRAIN_THROTTLED, TRAIN_LAUNCHED_STEPS, TRAIN_STARVED_STEPS)
 PREPARATION = (
     PREPARE_IMAGES,
     PREPARE_IMAGES_PLANNED,

@@ -43,6 +43,9 @@ class Registry(Collector):
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
+        # What is not exported yet: a step changes a dozen values, and few are ever scraped.
+        self._added: dict[tuple[str, ...], tuple[Metric, float]] = {}
+        self._newest: dict[tuple[str, ...], tuple[Metric, float]] = {}
         self._before_scrape: list[Callable[[], None]] = []
         self._unlabelled = CollectorRegistry()
         ProcessCollector(registry=self._unlabelled)
@@ -57,23 +60,15 @@ class Registry(Collector):
             amount: at least 0.
             *labels: the values of the metric's own labels.
         """
+        series = (metric.name, *labels)
         with self._lock:
-            counter = self._counters.get(metric.name)
-            if counter is None:
-                counter = Counter(
-                    metric.name, metric.help, metric.labels, registry=self._unlabelled
-                )
-                self._counters[metric.name] = counter
-        (counter.labels(*labels) if labels else counter).inc(amount)
+            _, before = self._added.get(series, (metric, 0.0))
+            self._added[series] = metric, before + amount
 
     def set(self, metric: Metric, value: float, *labels: str) -> None:
         """Sets a gauge; arguments as of `add`."""
         with self._lock:
-            gauge = self._gauges.get(metric.name)
-            if gauge is None:
-                gauge = Gauge(metric.name, metric.help, metric.labels, registry=self._unlabelled)
-                self._gauges[metric.name] = gauge
-        (gauge.labels(*labels) if labels else gauge).set(value)
+            self._newest[metric.name, *labels] = metric, value
 
     def observe(self, metric: Metric, value: float) -> None:
         """Add one observation to a histogram."""
@@ -94,9 +89,31 @@ class Registry(Collector):
         """Yield every family with the fixed labels on each sample; prometheus_client calls this."""
         for update in self._before_scrape:
             update()
+        self._export()
         for family in self._unlabelled.collect():
             family.samples = [
                 sample._replace(labels={**self._labels, **sample.labels})
                 for sample in family.samples
             ]
             yield family
+
+    def _export(self) -> None:
+        with self._lock:
+            for (_, *labels), (metric, amount) in self._added.items():
+                counter = self._counters.get(metric.name)
+                if counter is None:
+                    counter = Counter(
+                        metric.name, metric.help, metric.labels, registry=self._unlabelled
+                    )
+                    self._counters[metric.name] = counter
+                (counter.labels(*labels) if labels else counter).inc(amount)
+            for (_, *labels), (metric, value) in self._newest.items():
+                gauge = self._gauges.get(metric.name)
+                if gauge is None:
+                    gauge = Gauge(
+                        metric.name, metric.help, metric.labels, registry=self._unlabelled
+                    )
+                    self._gauges[metric.name] = gauge
+                (gauge.labels(*labels) if labels else gauge).set(value)
+            self._added.clear()
+            self._newest.clear()

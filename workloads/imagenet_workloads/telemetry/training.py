@@ -4,7 +4,9 @@
 """
 
 import threading
+from collections import deque
 from dataclasses import dataclass
+from statistics import median
 
 from imagenet_workloads.arguments import throttled_seconds
 from imagenet_workloads.telemetry import names
@@ -39,6 +41,10 @@ class ReadingTimes:
     decoded_cpu: float | None
 
 
+# Steps of which the CPU time of the loop is the median.
+STEPS_OF_LOOP_CPU = 1000
+
+
 class TrainingRecorder:
     """Writes a worker's metrics to a registry.
 
@@ -54,6 +60,7 @@ class TrainingRecorder:
         self._at_work = False
         self._phase: names.Phase | None = None
         self._saves, self._unsaved = False, 0.0
+        self._loop_cpu = deque[float](maxlen=STEPS_OF_LOOP_CPU)
         self._totals: dict[tuple[str, ...], float] = {}
 
     def readiness(self) -> str | None:
@@ -131,6 +138,26 @@ class TrainingRecorder:
         if times.decoded_cpu is not None:
             self._total(names.TRAIN_DECODERS_CPU, times.decoded_cpu)
 
+    def launched(self, starved: bool) -> None:
+        """Count a step of which is known whether its device waited for the program."""
+        steps = {names.TRAIN_LAUNCHED_STEPS: 1, names.TRAIN_STARVED_STEPS: starved}
+        for metric, more in steps.items():
+            self._total(metric, self._totals.get((metric.name,), 0.0) + more)
+
+    def loop_cpu(self, seconds: float) -> None:
+        """Note the CPU time of the training thread in a step, outside the learner."""
+        self._loop_cpu.append(seconds)
+
+    def median_loop_cpu(self) -> float | None:
+        """Return the median of the last steps in seconds; None before the first."""
+        steps = self._loop_cpu.copy()  # the training thread adds to it
+        return median(steps) if steps else None
+
+    def measured(self) -> dict[str, float]:
+        """Return the totals that say what steps have waited for, by metric, as far as measured."""
+        self._export_time()
+        return {name: total for (name, *labels), total in self._totals.items() if not labels}
+
     def exchange(self, seconds: float) -> None:
         """Count an exchange of gradients, which was ready after so many seconds of this worker."""
         self._registry.add(names.TRAIN_BEFORE_EXCHANGE, seconds)
@@ -171,6 +198,7 @@ class TrainingRecorder:
             throttled = throttled_seconds()
             if throttled is not None:
                 self._total(names.TRAIN_THROTTLED, throttled)
+            self._set_known(names.TRAIN_LOOP_CPU, self.median_loop_cpu())
 
     def _total(self, metric: names.Metric, total: float, *labels: str) -> None:
         """Let a counter have a total, unless it has more already."""

@@ -7,7 +7,7 @@ matters without rounding. No MXNet.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,16 +91,22 @@ class OutputCounts:
         if outputs.wait is None:
             self.finish()
 
+    def wait(self) -> None:
+        """Return when a device has written the last outputs."""
+        late = self._late
+        if late is not None and late.wait is not None:
+            late.wait()
+            self._late = replace(late, wait=None)
+
     def finish(self) -> Counts:
         """Wait for the last outputs; return the counts of all.
 
         Raises:
             InputError: a label is no class.
         """
+        self.wait()
         late, self._late = self._late, None
         if late is not None:
-            if late.wait is not None:
-                late.wait()
             self.so_far += count(late, self._top_k)
         return self.so_far
 
@@ -122,13 +128,16 @@ def count(outputs: Outputs, top_k: int) -> Counts:
     check_labels(wanted, outputs.classes)
     losses = -np.log(np.maximum(outputs.right.astype(np.float64), SMALLEST_PROBABILITY))
     finite = np.isfinite(losses)
+    not_finite = len(losses) - int(np.count_nonzero(finite))
+    if not_finite:
+        losses = losses[finite]
     return Counts(
         images=len(wanted),
         top1=_within(outputs, wanted, 1),
         top5=_within(outputs, wanted, 5),
         top_k=_within(outputs, wanted, top_k) if top_k else 0,
-        loss_units=int(np.rint(losses[finite] / LOSS_UNIT).astype(np.int64).sum()),
-        not_finite=int((~finite).sum()),
+        loss_units=int(np.rint(losses / LOSS_UNIT).astype(np.int64).sum()),
+        not_finite=not_finite,
     )
 
 
@@ -142,6 +151,8 @@ def check_labels(labels: NDArray[np.int64], classes: int) -> None:
     Raises:
         InputError: one is not.
     """
+    if not len(labels) or (labels.min() >= 0 and labels.max() < classes):
+        return
     wrong = labels[(labels < 0) | (labels >= classes)]
     if len(wrong):
         raise InputError(
@@ -154,12 +165,11 @@ def _within(outputs: Outputs, wanted: NDArray[np.int64], k: int) -> int:
     """Count the images whose right class is among the k most likely ones."""
     if k > 1 and k >= outputs.classes:
         return len(wanted)
-    is_number = ~np.isnan(outputs.right)
-    sure = is_number & (outputs.ahead + outputs.alike < k)
-    found = int(sure.sum())
+    sure = outputs.ahead + outputs.alike < k
+    found = int(np.count_nonzero(sure))
     # Of classes that are as likely, all cannot be among them: these images are rare.
-    unclear = ~is_number | ((outputs.ahead < k) & ~sure)
-    if unclear.any():
+    unclear = ((outputs.ahead < k) | np.isnan(outputs.right)) & ~sure
+    if np.count_nonzero(unclear):
         probabilities, wanted = outputs.some(unclear), wanted[unclear]
         if k == 1:
             found += int((probabilities.argmax(axis=1) == wanted).sum())

@@ -36,6 +36,8 @@ class Outputs:
         some: returns the probabilities of the images that are chosen, (chosen, classes), by an
             array of booleans, (images,).
         wait: returns when a device has written the arrays; None if they have their values.
+        starved: whether the device had computed the gradients before the program had launched the
+            update, so that it waits for the program; None if that is not known.
     """
 
     classes: int
@@ -45,6 +47,7 @@ class Outputs:
     alike: NDArray[np.float32]
     some: Callable[[NDArray[np.bool_]], NDArray[np.float32]]
     wait: Callable[[], None] | None = None
+    starved: bool | None = None
 
     @property
     def probabilities(self) -> NDArray[np.float32]:

@@ -5,7 +5,9 @@ hanging.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.process.termination import Termination
@@ -19,6 +21,8 @@ from imagenet_workloads.train.group import Flags, Group
 from imagenet_workloads.train.ledger import Ledger
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -68,6 +72,7 @@ class TrainingLoop:
     termination: Termination
     ledger: Ledger | None = None
     _accumulated: float = field(default=0.0, init=False)  # seconds of steps without an update
+    _learner_cpu: float = field(default=0.0, init=False)  # of this thread, in the learner's calls
 
     def run(self, start: Position, first_image: int = 0) -> TrainingOutcome:
         """Train from a position to the end of the last epoch, or until a worker has to leave.
@@ -111,13 +116,15 @@ class TrainingLoop:
         batches = self.data.training.epoch(epoch, first_batch, self.reporter.work, first_image)
         self.reporter.begin_steps()
         for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
-            step_started = time.monotonic()
+            step_started, own_cpu = time.monotonic(), time.thread_time() - self._learner_cpu
             self.termination.begin_step()
-            self.learner.settle()
+            self._of_learner(self.learner.settle)
             asked = time.monotonic()
             batch = next(batches)
             waited = time.monotonic() - asked
             flags, outputs = self._step(batch, updates=done % self.accumulation_steps == 0)
+            # A GPU's driver spends CPU time while this thread waits for it.
+            self._of_learner(counts.wait)
             counts.add(outputs)
             step_ended = time.monotonic()
             self.termination.end_step()
@@ -134,10 +141,14 @@ class TrainingLoop:
                 counts.so_far,
             )
             self.reporter.reading(self.data.times())
+            self.reporter.launched(outputs.starved)
+            own_cpu = time.thread_time() - self._learner_cpu - own_cpu
             if self._save(flags, self._after(epoch, done)):
                 self.reporter.phase(Phase.TRAINING)
                 self.reporter.begin_steps()
                 saving += time.monotonic() - step_ended
+            else:
+                self.reporter.loop_cpu(own_cpu)
             if flags.stop:
                 return True
         counted = counts.finish()
@@ -146,10 +157,18 @@ class TrainingLoop:
 
     def _step(self, batch: Batch, updates: bool) -> tuple[Flags, Outputs]:
         own = Flags(self.checkpointer.is_due(), self.termination.requested)
-        trained = self.learner.train(batch, updates, own)
+        trained = self._of_learner(lambda: self.learner.train(batch, updates, own))
         if self.ledger is not None:
             self.ledger.record(batch.read)
         return trained
+
+    def _of_learner(self, call: Callable[[], T]) -> T:
+        """Call the learner, and count the CPU time of this thread as the learner's."""
+        begin = time.thread_time()
+        try:
+            return call()
+        finally:
+            self._learner_cpu += time.thread_time() - begin
 
     def _save(self, flags: Flags, position: Position) -> bool:
         """Write the checkpoint or the receipt that is due after a step; whether one was."""
@@ -162,7 +181,7 @@ class TrainingLoop:
 
     def _report_exchange(self, asked: float, ended: float) -> None:
         """Report the time before the exchange of a step that asked for its batch and has ended."""
-        ready = self.learner.gradients_ready()
+        ready = self._of_learner(self.learner.gradients_ready)
         if ready is None:
             self._accumulated += ended - asked
             return

@@ -117,6 +117,15 @@ class Reporter:
         if times is not None:
             self._recorder.reading(times)
 
+    def launched(self, starved: bool | None) -> None:
+        """Report whether a step's device waited for the program; None if that is not known."""
+        if starved is not None:
+            self._recorder.launched(starved)
+
+    def loop_cpu(self, seconds: float) -> None:
+        """Report the CPU time of this thread in a step, outside the learner."""
+        self._recorder.loop_cpu(seconds)
+
     def exchange(self, seconds: float) -> None:
         """Report for how many seconds this worker computed before an exchange of gradients."""
         self._recorder.exchange(seconds)

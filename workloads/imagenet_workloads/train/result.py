@@ -54,6 +54,8 @@ class Result:
         resumed_from: the checkpoint's folder; None from the beginning.
         started_at: of this attempt.
         seconds: returns the time of rank 0 by phase until now, since its process started.
+        measured: returns what steps of rank 0 have waited for, as totals of its metrics by name.
+        loop_cpu: returns the median CPU seconds of a step outside the learner; None without steps.
         receipts: of the checkpoints that led to the model, in their order.
     """
 
@@ -73,6 +75,8 @@ class Result:
     resumed_from: str | None
     started_at: datetime
     seconds: Callable[[], Mapping[TimePhase, float]]
+    measured: Callable[[], Mapping[str, float]]
+    loop_cpu: Callable[[], float | None]
     receipts: Sequence[Receipt] = ()
 
     def document(self, model: Mapping[str, str], completed_at: datetime) -> dict[str, Any]:
@@ -88,7 +92,12 @@ class Result:
             "epochs": self.epochs,
             "workers": self.workers,
             "validation": None if self.validation is None else _validation(self.validation),
-            "train": {"images": self.images, "imagesPerSecond": self.images_per_second},
+            "train": {
+                "images": self.images,
+                "imagesPerSecond": self.images_per_second,
+                "loopCpuSeconds": self.loop_cpu(),
+                "measured": {name: round(total, 6) for name, total in self.measured().items()},
+            },
             "model": dict(model),
             "inputs": self.inputs.document(),
             "resumedFrom": self.resumed_from,

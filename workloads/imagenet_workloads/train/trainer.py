@@ -95,6 +95,8 @@ def _read(worker: Worker, group: Group, data: Data) -> None:
     started_at = datetime.now(UTC)
     worker.recorder.phase(Phase.TRAINING)
     read = only_read(worker.framework, data, worker.options, group, worker.recorder.work)
+    if (times := data.times()) is not None:
+        worker.recorder.reading(times)
     if group.rank == 0:
         result = _result(
             worker, group, data, ResumePoint(Position(0, 0)), TrainingOutcome(), started_at
@@ -368,14 +370,14 @@ def _result(
         resumed_from=resume_point.resumed_from,
         started_at=started_at,
         seconds=worker.recorder.time.seconds,
+        measured=worker.recorder.measured,
+        loop_cpu=worker.recorder.median_loop_cpu,
     )
 
 
 def _finished(result: Result) -> events.Finished:
     epochs, speed, counts = result.epochs, result.images_per_second, result.validation
     seconds = {phase.value: round(spent, 3) for phase, spent in result.seconds().items()}
-    if counts is None:
-        return events.Finished(epochs, images_per_second=speed, seconds=seconds)
-    return events.Finished(
-        epochs, counts.accuracy(counts.top1), counts.accuracy(counts.top5), speed, seconds
-    )
+    top1 = None if counts is None else counts.accuracy(counts.top1)
+    top5 = None if counts is None else counts.accuracy(counts.top5)
+    return events.Finished(epochs, top1, top5, speed, seconds, result.loop_cpu())

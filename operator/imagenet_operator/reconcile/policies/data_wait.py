@@ -6,15 +6,16 @@ of one window of steps (`reconcile.step_window`).
 
 What most of the wait was for is measured by the workers: records that were still being read, or
 images to decode. Decoders that have work and no processor lack cores, and so do threads that the
-CPU limit stops; otherwise there are too few decoders. A cause that was not measured is not named,
-and the message says so. The speed of one core, which pack has measured, says how many decoding
-needs.
+CPU limit stops; otherwise there are too few decoders. A GPU that has computed a step's gradients
+before the program has launched its update waits for the program. A cause that was not measured is
+not named, and the message says so. The speed of one core, which pack has measured, says how many
+decoding needs. `imagenetctl bench` uses the same causes and remedies.
 """
 
 from __future__ import annotations
 
 import math
-from enum import Enum, auto
+from enum import StrEnum
 from typing import Final
 
 from imagenet_operator.api import ImageNetJob, reading_memory
@@ -25,6 +26,9 @@ from imagenet_operator.reconcile.step_window import Steps
 
 REASON: Final = "TrainingWaitsForData"
 """The reason of the event."""
+
+LAUNCHES_REASON: Final = "TrainingWaitsForLaunches"
+"""The reason of the event if GPUs wait for the program."""
 
 TOO_LONG: Final = 0.1
 """The share of the time above which waiting for data is an event."""
@@ -43,16 +47,20 @@ _WITHOUT_A_CORE: Final = 0.2
 _THROTTLED: Final = 0.1
 """The share of the steps' time above which the CPU limit is too low."""
 
+_STARVED: Final = 0.5
+"""The share of the steps in which GPUs wait for the program, above which it is the cause."""
+
 _LARGE: Final = 1.5
 """The edge of a stored image, in edges of the network's, from which a smaller one is advised."""
 
 
-class Cause(Enum):
-    """What most of a wait was for."""
+class Cause(StrEnum):
+    """What most of a wait was for; `WaitCause` of the status."""
 
-    READS = auto()
-    CORES = auto()
-    DECODERS = auto()
+    READS = "Reads"
+    CORES = "Cores"
+    DECODERS = "Decoders"
+    LAUNCHES = "Launches"
 
 
 def carried(
@@ -85,11 +93,18 @@ def compared(job: ImageNetJob, window: Steps) -> DataWaitStatus | None:
         network_images_per_second=round(network, 1),
         share=round(share, 4),
     )
-    return found.model_copy(update={"message": message(job, found, cause(window))})
+    why = cause(window) if is_too_long(found) else launches(window)
+    named = None if why is None else why.value
+    return found.model_copy(update={"cause": named, "message": message(job, found, why)})
+
+
+def launches(window: Steps) -> Cause | None:
+    """Return whether GPUs waited for the program to launch steps; None also if not measured."""
+    return Cause.LAUNCHES if window.starved > _STARVED * window.launched else None
 
 
 def cause(window: Steps) -> Cause | None:
-    """Return what most of the wait of a window was for; None if that was not measured."""
+    """Return what most of the wait of a window for data was for; None if that was not measured."""
     if window.read_waited > window.waited / 2:
         return Cause.READS
     if window.decode_waited <= window.waited / 2:
@@ -116,11 +131,17 @@ def message(job: ImageNetJob, found: DataWaitStatus, why: Cause | None = None) -
     count = "the worker" if is_one else f"{workers:,} workers"
     speed = f"read{'s' if is_one else ''} {found.images_per_second:,.0f} images/s"
     if not percent:
-        return f"{count} {speed} and {'does' if is_one else 'do'} not wait for data"
+        speeds = f"{count} {speed} and {'does' if is_one else 'do'} not wait for data"
+        return f"{speeds}; {advice(job, found, why)}" if why else speeds
     whose = "GPU time waits" if job.spec.training.workers.gpus else "the workers' time waits"
     network = f"the network takes {found.network_images_per_second:,.0f}"
     speeds = f"{count} {speed}, {network}: {percent} % of {whose}"
-    return f"{speeds}; {advice(job, found, why)}" if is_too_long(found) else speeds
+    return f"{speeds}; {advice(job, found, why)}" if why or is_too_long(found) else speeds
+
+
+def is_worth_an_event(found: DataWaitStatus) -> bool:
+    """Whether something should be changed."""
+    return found.cause is not None or is_too_long(found)
 
 
 def is_too_long(found: DataWaitStatus) -> bool:
@@ -132,7 +153,7 @@ def is_worth_a_write(old: DataWaitStatus | None, new: DataWaitStatus | None) -> 
     """Whether a new comparison alone is worth a write of the status."""
     if old is None or new is None:
         return old is not new
-    return _has_moved(old.share, new.share)
+    return old.cause != new.cause or _has_moved(old.share, new.share)
 
 
 def _has_moved(old: float, new: float) -> bool:
@@ -147,6 +168,8 @@ def _share(sample: Sample) -> float | None:
 
 def advice(job: ImageNetJob, found: DataWaitStatus, why: Cause | None) -> str:
     """Return the cause and the fields to change, in words."""
+    if why is Cause.LAUNCHES:
+        return f"GPUs wait for the program to launch steps: {_fewer_launches(job)}"
     if why is Cause.READS:
         return f"most of it for records to be read: {_faster_reads(job)}"
     needed = _more_cores(job, found)
@@ -200,6 +223,13 @@ def _faster_reads(job: ImageNetJob) -> str:
     is_prepared = job.spec.dataset.volume is None
     field = "spec.dataset.source" if is_prepared else "spec.dataset.volume"
     return f"use a faster volume in {field}"
+
+
+def _fewer_launches(job: ImageNetJob) -> str:
+    training = job.spec.training
+    larger = "raise spec.training.batchSize"
+    can_compile = not (training.compile or training.deterministic)
+    return f"write spec.training.compile: true, or {larger}" if can_compile else larger
 
 
 def _or_smaller_images(job: ImageNetJob) -> str:

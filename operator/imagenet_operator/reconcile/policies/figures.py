@@ -7,14 +7,23 @@ of rank 0, because no sample follows it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
+from annotated_types import Ge
 from pydantic import ConfigDict, ValidationError
 
 from imagenet_operator.api import figures
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.fields import COUNT_MAXIMUM, Fraction, LongCount, Speed
-from imagenet_operator.api.figures import CHECKPOINT, EPOCH, FIGURES, REMAINING, SPEED, VALIDATION
+from imagenet_operator.api.figures import (
+    CHECKPOINT,
+    EPOCH,
+    FIGURES,
+    LOOP_CPU,
+    REMAINING,
+    SPEED,
+    VALIDATION,
+)
 from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
 from imagenet_operator.api.time_status import TimeStatus
 from imagenet_operator.reconcile.policies import columns, data_wait, fetch
@@ -45,6 +54,9 @@ class TerminationMessage(Model):
 
     seconds: dict[str, float] | None = None
     """The time of rank 0 by phase."""
+
+    loop_cpu_seconds: Annotated[float, Ge(0)] | None = None
+    """The median CPU time of a step of rank 0 outside the framework's learner."""
 
     workers: LongCount | None = None
     """The processes that read at the same time."""
@@ -119,6 +131,8 @@ def final(training: TrainingStatus) -> TrainingStatus:
             new[CHECKPOINT] = first.epochs
     if first.top1 is not None:
         new[VALIDATION] = first.top1
+    if first.loop_cpu_seconds is not None:
+        new[LOOP_CPU] = first.loop_cpu_seconds
     speed = (
         _reading_speed(list(found.values())) if first.event == "read" else first.images_per_second
     )

@@ -208,6 +208,38 @@ def test_a_cause_that_was_measured_is_named_with_what_helps(
     assert comparison.message == f"{HEAD}most of it for {advice}"
 
 
+LAUNCHES = replace(WINDOW, waited=4.0, launched=800.0, starved=500.0)
+BATCH = "raise spec.training.batchSize"
+
+
+@pytest.mark.parametrize(
+    ("found", "window", "advice"),
+    [
+        pytest.param(job(), LAUNCHES, f"write spec.training.compile: true, or {BATCH}", id="eager"),
+        pytest.param(job(compile=True), LAUNCHES, BATCH, id="compiled"),
+        pytest.param(job(deterministic=True), LAUNCHES, BATCH, id="not to be compiled"),
+        pytest.param(job(), replace(LAUNCHES, starved=300.0), None, id="in few steps"),
+        pytest.param(job(), replace(LAUNCHES, launched=0.0, starved=0.0), None, id="not measured"),
+    ],
+)
+def test_a_gpu_that_waits_for_launches_is_named_where_data_is_not_waited_for(
+    found: ImageNetJob, window: Steps, advice: str | None
+) -> None:
+    comparison = data_wait.compared(found, window)
+    assert comparison is not None
+    assert comparison.cause == (advice and "Launches")
+    assert data_wait.is_worth_an_event(comparison) == (advice is not None)
+    speeds, _, said = comparison.message.partition("; ")
+    assert speeds.endswith("5 % of GPU time waits")
+    assert said == (f"GPUs wait for the program to launch steps: {advice}" if advice else "")
+
+
+def test_data_that_is_waited_for_comes_before_launches() -> None:
+    comparison = data_wait.compared(job(), replace(READS, launched=800.0, starved=800.0))
+    assert comparison is not None
+    assert comparison.cause == "Reads"
+
+
 def test_an_attempt_with_fewer_workers_is_told_of_these() -> None:
     elastic = job(core=250.0, dataThreads=8, workers={"template": CPUS})
     training = TrainingStatus(workers=6)

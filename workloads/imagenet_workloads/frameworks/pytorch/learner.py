@@ -8,7 +8,7 @@ Implements `Learner`. Imports PyTorch.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +105,9 @@ class PyTorchLearner:
         )
         self._ready = GradientsReady(strategy.device) if strategy.workers > 1 else None
         self._transfer = Transfer(strategy.device)
+        # With a scale, the update itself waits for the GPU.
+        is_known = strategy.device.type == "cuda" and not updater.precision.scaler.is_enabled()
+        self._computed = torch.cuda.Event() if is_known else None
         self._scale = strategy.workers / plan.images_per_update
         self._mean = _of_channels(inputs.mean, inputs, strategy)
         self._std = _of_channels(inputs.std, inputs, strategy)
@@ -131,13 +134,18 @@ class PyTorchLearner:
                 self.updater.backward(loss * self._scale)
         if counted is None:
             return Flags(), _outputs(scores, batch)
+        if self._computed is not None:
+            self._computed.record()
         self.updater.update(self._updates)
         if self.average is not None:
             self.average.update(self.network)
+        # A GPU that has more to compute than this thread to launch is still in the backward pass.
+        starved = None if self._computed is None else self._computed.query()
         self._keep_code(training=True)
         self._updates, self._steps = self._updates + 1, 0
         save_now, stop = counted()
-        return Flags(bool(save_now), bool(stop)), _outputs(scores, batch)
+        outputs = replace(_outputs(scores, batch), starved=starved)
+        return Flags(bool(save_now), bool(stop)), outputs
 
     def gradients_ready(self) -> float | None:
         """Return when the backward pass began to wait for the other processes."""
