@@ -1,7 +1,7 @@
 """Measures preprocessing against MXNet's own im2rec.py: speed, CPU, PSNR, memory; index's latency.
 
     make bench                                     # and then bench-reading
-    .venv/bin/python -m benchmarks.preparation     # about 10 minutes on 2 cores
+    .venv/bin/python -m benchmarks.preparation
     .venv/bin/python -m benchmarks.preparation --images 500 --runs 1 --skip-memory --skip-latency
     .venv/bin/python -m benchmarks.preparation --real-time     # as root, on a machine that is busy
 

@@ -402,9 +402,9 @@ def _plan(
         bounding_boxes=boxes_hash,
     )
     choice = _choose_codec(request, sample, lambda codec: key_of(_writer(codec)))
-    if choice.reason:
-        _log.info("the codec is %s", choice)
-        decision = {**decision, "codec": _cut(str(choice), 300)}
+    if choice.said:
+        _log.info("the codec is %s", choice.said)
+        decision = {**decision, "codec": _cut(choice.said, 300)}
     return Plan(
         key=key_of(_writer(choice.codec)),
         writer=_writer(choice.codec),
@@ -446,14 +446,21 @@ def _choose_codec(
     begun = [name for name, folder in folders.items() if plans.exists(folder)]
     has_planes = codecs.has_planes()
     if len(sealed) == 1:
-        return Choice(sealed[0], ", with which the dataset is sealed already")
-    if not sealed and len(begun) == 1 and (has_planes or begun[0] != codecs.PLANES):
-        return Choice(begun[0], ", with which the preparation of the dataset has begun")
+        said = datasets.read_dataset(folders[sealed[0]]).decision.get("codec", "")
+        if not said and request.options.resize is not None:
+            said = f"{sealed[0]}, with which the dataset is sealed already"
+        return Choice(sealed[0], said)
     if request.options.resize is None:
         # JPEGs are copied, and the codecs convert the others alike.
-        return Choice(codecs.OPENCV, "")
-    headers = [_header(content) for _, content in sample.read()]
-    return choose_faster(headers, request.options.resize, has_planes=has_planes)
+        choice = Choice(codecs.OPENCV, "")
+    else:
+        headers = [_header(content) for _, content in sample.read()]
+        choice = choose_faster(headers, request.options.resize, has_planes=has_planes)
+    if sealed or len(begun) != 1 or begun[0] == choice.codec:
+        return choice
+    if begun[0] == codecs.PLANES and not has_planes:
+        return choice
+    return Choice(begun[0], f"{begun[0]}, with which the preparation of the dataset has begun")
 
 
 def _header(content: bytes | None) -> Jpeg | None:

@@ -28,15 +28,11 @@ class Choice(NamedTuple):
 
     Attributes:
         codec: Its name.
-        reason: Why, in words that follow the name; empty if nothing is to be said.
+        said: Its name and the reason; empty if nothing is to be said.
     """
 
     codec: str
-    reason: str
-
-    def __str__(self) -> str:
-        """Return what is said of the choice."""
-        return self.reason and f"{self.codec}{self.reason}"
+    said: str
 
 
 def choose_faster(headers: Sequence[Jpeg | None], resize: int, *, has_planes: bool) -> Choice:
@@ -51,20 +47,20 @@ def choose_faster(headers: Sequence[Jpeg | None], resize: int, *, has_planes: bo
     jpegs = [image for image in headers if image is not None and converts(image)]
     images = f"{len(headers)} sampled image{'s' if len(headers) > 1 else ''}"
     if not jpegs:
-        return Choice(OPENCV, f": planes would convert none of {images}")
+        return Choice(OPENCV, f"opencv: planes would convert none of {images}")
     counts = Counter(":".join(image.subsampling) for image in jpegs).most_common()
     rows = [*counts, *([("others", others)] if (others := len(headers) - len(jpegs)) else [])]
     width, height = (round(median(edges)) for edges in zip(*map(_size, jpegs), strict=True))
     described = ", ".join(f"{count} {name}" for name, count in rows)
     sample = f"for {images} ({described}; median {width}x{height}), resized to {resize}"
     if sum(saved_by_planes(image, resize) for image in jpegs) <= 0:
-        return Choice(OPENCV, f", the faster codec {sample}")
+        return Choice(OPENCV, f"opencv, the faster codec {sample}")
     if has_planes:
-        return Choice(PLANES, f", the faster codec {sample}")
+        return Choice(PLANES, f"planes, the faster codec {sample}")
     return Choice(
         OPENCV,
-        f", because libturbojpeg is missing; with the Debian package libturbojpeg0, planes would "
-        f"be faster {sample}",
+        "opencv, because libturbojpeg is missing; with the Debian package libturbojpeg0, planes "
+        f"would be faster {sample}",
     )
 
 
