@@ -233,7 +233,7 @@ def test_the_document_lists_every_kind_of_event_with_its_fields() -> None:
         EpochFinished(0, 1, 1, 1, 1, 1),
         Validated(0, 1, 1, 1, 1),
         CheckpointWritten(0, 0, "x", 1),
-        Finished(1, 1, 1, 1, {"stepping": 1}),
+        Finished(1, 1, 1, 1, {"stepping": 1}, 1),
         Read(1, 1, 1),
     ):
         kind, fields = (document := json.loads(to_line(event, 0))).pop("event"), document
