@@ -21,7 +21,7 @@ CONSTRAINTS := $(foreach name,operator workloads numpy export development build,
 PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal --durations=20
-# ONE_IN=4 PART=1 runs a quarter of the tests of the strategies, or of those with the mark `costly`.
+# ONE_IN=8 PART=1 runs an eighth of the tests of the strategies, or of those with the mark `costly`.
 SOME = $(if $(ONE_IN),--one-in $(ONE_IN) --part $(or $(PART),0))
 SOME_COSTLY = $(if $(ONE_IN),--costly-one-in $(ONE_IN) --part $(or $(PART),0))
 STRATEGY_ENVIRONMENTS := $(foreach name,horovod tensorflow pytorch,.venv-$(name)/.installed)
