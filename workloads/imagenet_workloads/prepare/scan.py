@@ -26,6 +26,8 @@ _ROW = struct.Struct("<QQI")
 # Bytes to read for a row: its fixed part and nearly every name.
 _READ = _ROW.size + 236
 
+# Rows that are written together: each by itself would take longer.
+_AT_ONCE = 256
 # Counting each image separately would cost more than finding it.
 REPORT_EVERY = 1000
 
@@ -60,6 +62,8 @@ class Scan:
         # Of each class, its name in UTF-8 as well.
         self._numbers: dict[str, tuple[int, bytes]] = {}
         self._hash = hashlib.sha256()
+        self._waiting: list[bytes] = []
+        self._hashed: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self._places)
@@ -77,21 +81,30 @@ class Scan:
             self.class_names.append(class_name)
         number, encoded = known
         name = path.encode("utf-8", "surrogateescape")
-        row = _ROW.pack(offset, size, len(name)) + name
-        try:
-            self._rows.write(row)
-        except OSError as error:
-            atomic_files.explain(self._folder, error)
+        self._waiting.append(_ROW.pack(offset, size, len(name)) + name)
+        self._hashed.append(b"%s\0%s\0%d %d %d\n" % (encoded, name, offset, size, mtime))
+        if len(self._waiting) == _AT_ONCE:
+            self._write()
         self._classes.append(number)
         self._places.append(self._end)
-        self._end += len(row)
+        self._end += _ROW.size + len(name)
         self.bytes += size
-        self._hash.update(b"%s\0%s\0%d %d %d\n" % (encoded, name, offset, size, mtime))
 
     def finish(self) -> None:
-        """Make every row readable; no image may be added after it."""
+        """Make every row readable; no image may be added after it.
+
+        Raises:
+            StorageError: The volume is full.
+        """
+        self._write()
         with atomic_files.telling_where(self._folder):
             self._rows.flush()
+
+    def _write(self) -> None:
+        with atomic_files.telling_where(self._folder):
+            self._rows.writelines(self._waiting)
+        self._hash.update(b"".join(self._hashed))
+        self._waiting, self._hashed = [], []
 
     def fingerprint(self) -> str:
         """Return the hex SHA-256 over class, name, offset, size and time of every image."""

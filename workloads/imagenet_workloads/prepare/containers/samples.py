@@ -39,6 +39,9 @@ class _Sample(NamedTuple):
     content: bytes = b""
 
 
+_NOTHING = _Sample()
+
+
 def images(
     archive: Archive,
     members: Iterator[Member],
@@ -74,11 +77,11 @@ def _samples(
     notes: Notes,
     may_be_labelled: Callable[[Member], bool],
 ) -> Iterator[_Sample]:
-    stem, sample, twin = "", _Sample(), ""
+    stem, sample, twin = "", _NOTHING, ""
     for member in members:
         if not may_be_labelled(member):
             yield sample
-            stem, sample, twin = "", _Sample(), ""
+            stem, sample, twin = "", _NOTHING, ""
             if holds_image(member):
                 yield _Sample(member)
             else:
@@ -86,7 +89,7 @@ def _samples(
             continue
         if (own := _stem(member.name)) != stem:
             yield sample
-            stem, sample, twin = own, _Sample(), ""
+            stem, sample, twin = own, _NOTHING, ""
         if holds_image(member):
             if sample.image is not None:
                 twin = sample.image.name

@@ -144,7 +144,6 @@ class Node:
         is_archive: whether it is an archive among archives.
         images: directly in it.
         labelled: images with a label of their own beside them, directly in it.
-        total: in it and below it.
         digest: of the names and sizes of the images directly in it, in any order.
         example: the path of one of its images.
         below: its folders with images, by name.
@@ -154,10 +153,14 @@ class Node:
     is_archive: bool = False
     images: int = 0
     labelled: int = 0
-    total: int = 0
     digest: int = 0
     example: str = ""
     below: "dict[str, Node]" = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """The images in it and below it."""
+        return sum(one.images for one in self.walk())
 
     @property
     def name(self) -> str:
@@ -265,10 +268,7 @@ class Survey:
         folder, _, name = path.rpartition("/")
         if folder != self._last[0] or not self._last[1]:
             self._last = folder, self._enter(folder)
-        nodes = self._last[1]
-        for node in nodes:
-            node.total += 1
-        node = nodes[-1]
+        node = self._last[1][-1]
         node.images += 1
         node.labelled += bool(label)
         node.digest += hash((name, size))
