@@ -23,13 +23,11 @@ def is_heif(data: bytes) -> bool:
 
 
 def require_decoder(name: str, where: str) -> None:
-    """Checks, for an image that is named like one of HEIF, that it can be decoded.
+    """Checks that an image that is named like one of HEIF can be decoded.
 
     Raises:
         InputError: pillow-heif is missing.
     """
-    if name[-5:].lower() not in SUFFIXES:
-        return
     try:
         import pillow_heif  # noqa: F401
     except ImportError as error:

@@ -362,7 +362,7 @@ def _validation_classes(
 ) -> npt.NDArray[Any]:
     """The class of each validation image, as a position in the training classes, or UNKNOWN."""
     if validation.labels is not None:
-        names = lambda: (row.name for row in listed.rows())  # noqa: E731
+        names = lambda: (name for _, _, name in listed.rows())  # noqa: E731
         return labels.read(validation.labels, names, class_names, unknown)
     position = {name: number for number, name in enumerate(class_names)}
     numbers = [position.get(name, labels.UNKNOWN) for name in listed.class_names]

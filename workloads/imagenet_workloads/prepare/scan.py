@@ -11,7 +11,7 @@ import struct
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,8 @@ _AT_ONCE = 256
 REPORT_EVERY = 1000
 
 
-class Row(NamedTuple):
-    """The location of one image, for pack."""
-
-    offset: int
-    size: int
-    name: str
+Row = tuple[int, int, str]
+"""The location of one image, for pack: its offset, size and name."""
 
 
 class Scan:
@@ -122,7 +118,7 @@ class Scan:
         name = block[_ROW.size : _ROW.size + length]
         if len(name) < length:
             name = os.pread(descriptor, length, place + _ROW.size)
-        return Row(offset, size, name.decode("utf-8", "surrogateescape"))
+        return offset, size, name.decode("utf-8", "surrogateescape")
 
     def rows(self) -> Iterator[Row]:
         """Return all images, in order."""
@@ -145,7 +141,8 @@ def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) 
     result = Scan(rows)
     result.notes.report = listed
     for number, image in enumerate(source.scan(result.notes), 1):
-        heif.require_decoder(image.name, source.where)
+        if image[1][-5:].lower() in heif.SUFFIXES:
+            heif.require_decoder(image.name, source.where)
         result.add(image)
         if number % REPORT_EVERY == 0 and not result.notes.reported:
             listed(REPORT_EVERY, result.notes.share)

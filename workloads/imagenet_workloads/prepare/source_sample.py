@@ -45,14 +45,14 @@ class SourceSample:
             InputError: The source has changed since it was listed.
         """
         for number in map(int, self._numbers):
-            row = self._scan.row(number)
+            offset, size, name = self._scan.row(number)
             content = self._kept.get(number)
             if content is None:
                 try:
-                    content = read_image(self._source, row.name, row.offset, row.size)
+                    content = read_image(self._source, name, offset, size)
                 except (DamagedImageError, PermissionError):
-                    yield row.size if row.size <= LARGEST_FILE else 0, None
+                    yield size if size <= LARGEST_FILE else 0, None
                     continue
                 if sum(map(len, self._kept.values())) + len(content) <= _MOST_KEPT:
                     self._kept[number] = content
-            yield row.size, content
+            yield size, content

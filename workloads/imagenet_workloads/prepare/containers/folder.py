@@ -47,6 +47,8 @@ PREFIX, FLAT_PREFIX = "prefix of folders", "flat prefix"
 ANNOTATION_SUFFIX = ".xml"
 # The levels whose names are counted first, to tell the share.
 _COUNTED = 3
+# Names of a folder after which the share is told again.
+_SHARED = 256
 
 
 @dataclass(slots=True)
@@ -93,32 +95,36 @@ class FolderListing(Listing):
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in an order that depends on their names alone."""
-        links, root = Links(self._root), str(self._root)
+        links, root = Links(self._root), f"{self._root}/"
         prefix = f"{self.start}/" if self.start else ""
         folders = [self._opened("", 0, 0.0, 1.0)]
         while folders:
             folder = folders[-1]
+            above, named = root + folder.prefix, prefix + folder.prefix
             for number, base in folder.names:
-                notes.share = min(1.0, folder.start + number * folder.step)
-                name = folder.prefix + base
-                path = f"{root}/{name}"
+                if not number % _SHARED:
+                    notes.share = min(1.0, folder.start + number * folder.step)
+                path = above + base
                 named_like_image = is_image(base)
                 if not named_like_image and is_hidden(base) and regular_files.is_folder(Path(path)):
-                    notes.hide(prefix + name)
+                    notes.hide(named + base)
                     continue
                 status = None if base[0] == "." else links.look(path, named_like_image)
                 if status is None:
-                    notes.pass_over(prefix + name)
+                    notes.pass_over(named + base)
                 elif named_like_image and stat.S_ISREG(status.st_mode):
                     folder.has_images = True
-                    yield Image("", prefix + name, 0, status.st_size, status.st_mtime_ns)
+                    yield Image("", named + base, 0, status.st_size, status.st_mtime_ns)
                 elif not stat.S_ISDIR(status.st_mode):
-                    notes.pass_over(prefix + name)
-                elif self._is_annotations(name):
-                    notes.pass_over(name)
+                    notes.pass_over(named + base)
+                elif self._is_annotations(folder.prefix + base):
+                    notes.pass_over(folder.prefix + base)
                 else:
                     real_path = links.enter(path, folder.real_path)
-                    below = self._opened(f"{name}/", len(folders), notes.share, folder.step)
+                    start = folder.start + number * folder.step
+                    below = self._opened(
+                        f"{folder.prefix}{base}/", len(folders), start, folder.step
+                    )
                     below.real_path = real_path
                     folders.append(below)
                     break

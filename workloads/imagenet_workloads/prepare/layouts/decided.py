@@ -198,12 +198,13 @@ class DecidedSource(Source):
         number = 0
         # Of archives, which may hold a name twice; a folder cannot.
         hashes = array("I")
-        for image in self._listing.scan(notes):
+        may_repeat = not self._listing.strips
+        for number, image in enumerate(self._listing.scan(notes), 1):
             spool.add(image)
-            if not self._listing.strips:
-                hashes.append(hash(image.name) & _HASH)
-            survey.add_image(image.name, image.size, image.class_name)
-            number += 1
+            label, path, _, size, _ = image
+            if may_repeat:
+                hashes.append(hash(path) & _HASH)
+            survey.add_image(path, size, label)
             if number % _REPORT_EVERY == 0 and notes.report is not None:
                 notes.reported = True
                 notes.report(_REPORT_EVERY, notes.share)
