@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.scan import REPORT_EVERY, Row, Scan, scan
+from imagenet_workloads.prepare.scan import REPORT_EVERY, Scan, scan
 from imagenet_workloads.prepare.source import Image, Notes, Source
 
 names = st.binary(min_size=1, max_size=400).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
@@ -57,7 +57,7 @@ def test_every_row_is_found_again(
 ) -> None:
     result = scanned(tmp_path_factory.mktemp("scan"), found)
     assert len(result) == len(found)
-    expected = [Row(image.offset, image.size, image.name) for image in found]
+    expected = [(image.offset, image.size, image.name) for image in found]
     assert list(result.rows()) == expected
     assert [result.row(number) for number in reversed(range(len(found)))] == expected[::-1]
     classes = [result.class_names[number] for number in result.classes()]
