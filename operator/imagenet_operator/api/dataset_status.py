@@ -101,8 +101,8 @@ class DecisionStatus(Model):
     left_out: Annotated[dict[str, LeftOutImages], MaxLen(16)] | None = None
     """Images that are left out, by the rule that does so."""
 
-    codec: Annotated[str, MaxLen(8192)] = ""
-    """The codec, and why it was chosen; empty if images are only copied."""
+    codec: Annotated[str, MaxLen(8192)] | None = None
+    """The codec, and why it was chosen; absent if images are only copied."""
 
 
 # What index counts by these rules, which are no images: one, several, and what follows.

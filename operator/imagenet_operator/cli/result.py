@@ -216,7 +216,7 @@ def as_text(result: Result) -> str:
     if status.dataset is not None and status.dataset.decision is not None:
         decision = status.dataset.decision
         rows["source"] = "; ".join(filter(None, (decision.said, *(decision.warnings or ()))))
-        rows["codec"] = decision.codec
+        rows["codec"] = decision.codec or ""
     if status.dataset is not None and status.dataset.left_out:
         rows["left out"] = status.dataset.left_out
     rows["restarts"] = f"{status.restarts}"

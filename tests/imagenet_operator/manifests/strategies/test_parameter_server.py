@@ -127,7 +127,9 @@ def test_only_workers_ask_for_gpus() -> None:
     assert worker["resources"]["limits"] == {"example.com/gpu": "8"}
     for role in ("scheduler", "server"):
         assert "resources" not in member(role, "gpus")["spec"]["containers"][0]
-    assert "resources" not in member("worker", "defaults")["spec"]["containers"][0]
+    worker = member("worker", "defaults")["spec"]["containers"][0]
+    assert worker["resources"].keys() == {"requests"}
+    assert worker["resources"]["requests"].keys() == {"memory"}
 
 
 def test_a_worker_has_time_for_a_checkpoint_and_the_others_go_at_once() -> None:

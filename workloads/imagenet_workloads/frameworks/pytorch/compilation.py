@@ -118,7 +118,7 @@ class CompiledNetwork(nn.Module):  # type: ignore[misc]
             said = " ".join(str(error).split("\n")[:2])
             _log.warning(
                 "torch.compile failed, so training goes on without compiled code, and is slower; "
-                "compile: false (--compile 0) leaves it out: %s: %s",
+                "--compile 0 (training.compile: false) leaves it out: %s: %s",
                 type(error).__name__,
                 said,
             )
@@ -131,8 +131,8 @@ def _has_compiler(network: nn.Module) -> bool:
     missing = missing_compiler(device)
     if missing is not None:
         _log.warning(
-            "training goes on without compiled code, and is slower: %s, or write compile: false "
-            "(--compile 0)",
+            "training goes on without compiled code, and is slower: %s, or write --compile 0 "
+            "(training.compile: false)",
             missing,
         )
     return missing is None
