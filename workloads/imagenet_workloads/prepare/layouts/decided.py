@@ -265,8 +265,10 @@ class DecidedSource(Source):
         return self._listing.read(name, offset, size)
 
     def close(self) -> None:
-        """Closes the listing."""
+        """Closes the listing and the spool."""
         self._listing.close()
+        if self._spool is not None:
+            self._spool.close()
 
     def to_document(self) -> dict[str, Any]:
         """What the plan says of the source."""

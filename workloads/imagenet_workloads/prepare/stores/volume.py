@@ -7,6 +7,7 @@ anyway, such as one above it, is an error, too: its images would count twice, or
 
 import os
 import stat
+import weakref
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -46,6 +47,8 @@ class File:
             raise InputError(f"{path}: no such file or folder") from None
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        # At the latest with the last reference, as a file of Python's own.
+        self._close = weakref.finalize(self, os.close, self._descriptor)
         self.size = os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, size: int) -> bytes:
@@ -54,7 +57,7 @@ class File:
 
     def close(self) -> None:
         """Closes the file."""
-        os.close(self._descriptor)
+        self._close()
 
 
 class FilesOfFolder(FileSet):
