@@ -1,6 +1,7 @@
 """torch.compile: the same training, and one sentence where there is no compiler."""
 
 import logging
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +14,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.frameworks.pytorch import compilation
+from imagenet_workloads.frameworks.pytorch import compilation, compile_cache
 from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
 from imagenet_workloads.train.networks import NetworkRequest
 from support.ddp_processes import DdpProcesses
@@ -74,10 +75,22 @@ def test_what_a_user_asked_for_is_compiled_or_an_error(broken: None) -> None:
 def test_by_default_a_missing_compiler_is_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    trained(1, learner(MLP, compiled=BY_DEFAULT))
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert not compilation.choose(None, None, torch.device("cuda"), certain=False)
     [said] = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert "no-such-compiler" in said
+
+
+def test_a_folder_of_another_user_is_not_used_for_what_is_loaded_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = compile_cache.folder_of_this_user()
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert compile_cache.folder_of_this_user() == own
+    own.chmod(0o777)
+    assert compile_cache.folder_of_this_user().stat().st_mode & 0o777 == 0o700
+    assert compile_cache.folder_of_this_user() != own
 
 
 @pytest.mark.parametrize(
@@ -97,12 +110,14 @@ def test_by_default_a_missing_compiler_is_one_warning(
 )
 def test_a_training_is_compiled_on_a_gpu_and_goes_on_as_it_began(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     asked: bool | None,
     recorded: bool | str | None,
     device: str,
     certain: bool,
     expected: bool,
 ) -> None:
+    monkeypatch.setattr(compilation, "missing_compiler", lambda device: None)
     if isinstance(recorded, bool):
         compilation.record(tmp_path, recorded)
     resumed = None if recorded is None else tmp_path

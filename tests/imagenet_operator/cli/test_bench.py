@@ -123,7 +123,7 @@ def speeds_and_cause(
 @pytest.mark.parametrize(
     ("launched", "starved", "cause", "words"),
     [
-        (100, 99, data_wait.Cause.LAUNCHES, "GPUs wait for the program to launch steps: write"),
+        (100, 99, data_wait.Cause.LAUNCHES, "GPUs wait for the program to launch steps: "),
         (100, 2, None, "in 2% of its steps its GPUs wait for the program to launch steps"),
         (0, 0, None, "whether its GPUs wait for the program to launch steps was not measured"),
     ],

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,14 +159,8 @@ class Busy(Order):
         self._cpu += 1
         return None
 
-    def epoch(
-        self,
-        number: int,
-        first_batch: int,
-        passed: Callable[[], None] = lambda: None,
-        first_image: int = 0,
-    ) -> Iterator[Batch]:
-        for batch in super().epoch(number, first_batch):
+    def epoch(self, *arguments: Any, **options: Any) -> Iterator[Batch]:
+        for batch in super().epoch(*arguments, **options):
             self._cpu += 1 / 8
             yield batch
 

@@ -16,6 +16,8 @@ from imagenet_workloads.fields import Fields
 
 FILE_NAME = "manifest.json"
 LENGTH_FILE = "training.json"
+COMPILED_FILE = "compiled.json"
+"""Whether PyTorch's compiled code trained what a checkpoint holds."""
 VERSION = 1
 
 

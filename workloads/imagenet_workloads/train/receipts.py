@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imagenet_workloads.checkpoint.manifest import (
+    COMPILED_FILE,
     LENGTH_FILE,
     CheckpointManifest,
     Position,
@@ -35,7 +36,7 @@ MOST = 1000
 # Updates from a checkpoint to the second receipt.
 LATER_STEPS = 10
 # MXNet numbers nameless layers; the others have what a training was told, not what it computed.
-_NOT_COMPUTED = frozenset({FILE_NAME, LENGTH_FILE, "symbol.json", "compiled.json"})
+_NOT_COMPUTED = frozenset({FILE_NAME, LENGTH_FILE, COMPILED_FILE, "symbol.json"})
 
 State = Mapping[str, Mapping[str, NDArray[Any]]]
 """What a training has computed: arrays by part (weights, optimizer, …) and name."""

@@ -215,7 +215,10 @@ BATCH = "raise spec.training.batchSize"
 @pytest.mark.parametrize(
     ("found", "window", "advice"),
     [
-        pytest.param(job(), LAUNCHES, f"write spec.training.compile: true, or {BATCH}", id="eager"),
+        pytest.param(
+            job(compile=False), LAUNCHES, f"remove spec.training.compile, or {BATCH}", id="eager"
+        ),
+        pytest.param(job(), LAUNCHES, BATCH, id="compiled by default"),
         pytest.param(job(compile=True), LAUNCHES, BATCH, id="compiled"),
         pytest.param(job(deterministic=True), LAUNCHES, BATCH, id="not to be compiled"),
         pytest.param(job(), replace(LAUNCHES, starved=300.0), None, id="in few steps"),

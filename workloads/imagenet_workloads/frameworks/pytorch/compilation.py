@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,19 @@ import torch
 from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 
+from imagenet_workloads.checkpoint.manifest import COMPILED_FILE
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.frameworks.pytorch.compile_cache import folder_of_this_user
 
 _log = logging.getLogger(__name__)
-
-FILE_NAME = "compiled.json"
-"""In a checkpoint: whether compiled code trained it."""
 
 
 def choose(asked: bool | None, resumed: Path | None, device: torch.device, certain: bool) -> bool:
     """Return whether the network is compiled.
 
-    Compiled code rounds differently, so a training goes on as it began.
+    Compiled code rounds differently, so a training goes on as it began. Without a compiler, what
+    is compiled by default is not, with a warning.
 
     Args:
         asked: by the user; None without an answer.
@@ -45,14 +44,23 @@ def choose(asked: bool | None, resumed: Path | None, device: torch.device, certa
         return asked
     if resumed is not None:
         # Without the file, it began before compiling was the default.
-        path = resumed / FILE_NAME
-        return path.exists() and Fields.read(path).values.get("compiled") is True
-    return device.type == "cuda" and not certain
+        path = resumed / COMPILED_FILE
+        chosen = path.exists() and Fields.read(path).values.get("compiled") is True
+    else:
+        chosen = device.type == "cuda" and not certain
+    missing = missing_compiler(device) if chosen else None
+    if missing is not None:
+        _log.warning(
+            "training goes on without compiled code, and is slower: %s, or write --compile 0 "
+            "(training.compile: false)",
+            missing,
+        )
+    return chosen and missing is None
 
 
 def record(folder: Path, is_compiled: bool) -> None:
     """Write into a checkpoint that is not complete yet whether compiled code trains."""
-    (folder / FILE_NAME).write_text(json.dumps({"compiled": is_compiled}) + "\n")
+    (folder / COMPILED_FILE).write_text(json.dumps({"compiled": is_compiled}) + "\n")
 
 
 def missing_compiler(device: torch.device) -> str | None:
@@ -95,10 +103,8 @@ class CompiledNetwork(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.network = network
         self._is_required = is_required
-        self.is_compiled = is_required or _has_compiler(network)
-        # PyTorch's own choice has the user's name, and in a pod the user may have none.
-        folder = Path(tempfile.gettempdir(), "torchinductor")
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
+        self.is_compiled = True
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder_of_this_user()))
         if not is_required:
             # So that all that can fail does so in the forward pass.
             torch._functorch.config.force_non_lazy_backward_lowering = True
@@ -124,15 +130,3 @@ class CompiledNetwork(nn.Module):  # type: ignore[misc]
             )
             self.is_compiled = False
             return self.network(images)
-
-
-def _has_compiler(network: nn.Module) -> bool:
-    device = next((one.device for one in network.parameters()), torch.device("cpu"))
-    missing = missing_compiler(device)
-    if missing is not None:
-        _log.warning(
-            "training goes on without compiled code, and is slower: %s, or write --compile 0 "
-            "(training.compile: false)",
-            missing,
-        )
-    return missing is None

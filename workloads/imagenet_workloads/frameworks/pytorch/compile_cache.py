@@ -15,6 +15,7 @@ import logging
 import os
 import platform
 import stat
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -81,6 +82,22 @@ class CompileCache:
                 aside.unlink()
             return
         self._saved.append(found[0])
+
+
+def folder_of_this_user() -> Path:
+    """Return the temporary folder of what PyTorch compiles, which it loads again from there.
+
+    PyTorch's own choice has the user's name, and in a pod the user may have none. On a machine of
+    several users, another one may have made the folder: then it is a new one.
+    """
+    folder = Path(tempfile.gettempdir(), f"torchinductor-{os.geteuid()}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _require_own(folder, folder.lstat(), stat.S_IFDIR)
+    except (OSError, ValueError) as error:
+        _log.warning("%s is not used for compiled code: %s", folder, error)
+        return Path(tempfile.mkdtemp(prefix="torchinductor-"))
+    return folder
 
 
 def _key(identity: Identity, device: torch.device) -> str:

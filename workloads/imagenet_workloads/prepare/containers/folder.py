@@ -68,7 +68,7 @@ class _Open:
     names: Iterator[tuple[int, str]]
     start: float
     step: float
-    real_path: str | None = None
+    real_path: str | None
     has_images: bool = False
 
 
@@ -97,7 +97,7 @@ class FolderListing(Listing):
         """Yields the images in an order that depends on their names alone."""
         links, root = Links(self._root), f"{self._root}/"
         prefix = f"{self.start}/" if self.start else ""
-        folders = [self._opened("", 0, 0.0, 1.0)]
+        folders = [self._opened("", None, 0, 0.0, 1.0)]
         while folders:
             folder = folders[-1]
             above, named = root + folder.prefix, prefix + folder.prefix
@@ -122,11 +122,8 @@ class FolderListing(Listing):
                 else:
                     real_path = links.enter(path, folder.real_path)
                     start = folder.start + number * folder.step
-                    below = self._opened(
-                        f"{folder.prefix}{base}/", len(folders), start, folder.step
-                    )
-                    below.real_path = real_path
-                    folders.append(below)
+                    below = f"{folder.prefix}{base}/"
+                    folders.append(self._opened(below, real_path, len(folders), start, folder.step))
                     break
             else:
                 folders.pop()
@@ -135,13 +132,16 @@ class FolderListing(Listing):
                     if not folder.has_images:
                         notes.empty.append(prefix + folder.prefix[:-1])
 
-    def _opened(self, prefix: str, depth: int, start: float, share: float) -> _Open:
+    def _opened(
+        self, prefix: str, real_path: str | None, depth: int, start: float, share: float
+    ) -> _Open:
         """A folder whose names are to be listed, with its share of the source."""
         folder = self._root / prefix
         names, total = sorted_names(folder), 0
         if depth < _COUNTED:
             total = len(names) if isinstance(names, list) else sum(1 for _ in names_in(folder))
-        return _Open(prefix, enumerate(names), start, share / total if total else 0.0)
+        step = share / total if total else 0.0
+        return _Open(prefix, enumerate(names), start, step, real_path)
 
     def _is_annotations(self, name: str) -> bool:
         """Whether a folder is that of Kaggle's annotations, which has no images."""
