@@ -55,7 +55,9 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
         "top1": found["validation"]["top1"],
         "top5": found["validation"]["top5"],
         "imagesPerSecond": found["train"]["imagesPerSecond"],
+        "loopCpuSeconds": found["train"]["loopCpuSeconds"],
     }
+    assert said["loopCpuSeconds"] > 0
     assert found["train"]["images"] == 5 * 600
     attempt = tmp_path / "attempts/r0"
     labels = json.loads((attempt / "labels.json").read_text())
@@ -157,7 +159,8 @@ def test_a_resumed_training_is_the_uninterrupted_one(digits: TinyDataset, tmp_pa
     assert ended.returncode == 0, ended.stderr
     again = result(cut, attempt=2)
     assert again["validation"] == expected["validation"]
-    assert again["train"] == {"images": 0, "imagesPerSecond": None}
+    for name, value in {"images": 0, "imagesPerSecond": None, "loopCpuSeconds": None}.items():
+        assert again["train"][name] == value
 
     # An attempt that comes late finds the later one, and writes nothing.
     before = sorted(path for path in cut.rglob("*") if path.is_file())
