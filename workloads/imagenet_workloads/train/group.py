@@ -1,21 +1,33 @@
 """The workers of a training, as one of them sees them; a framework's strategy implements it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 
 @dataclass(frozen=True)
 class Flags:
-    """What workers want to happen after the update in progress; true as soon as one wants it.
+    """What workers tell each other with an update.
 
     Attributes:
-        save: write a checkpoint.
-        stop: write a checkpoint and leave.
+        save: write a checkpoint after it: true as soon as one worker wants that.
+        stop: write a checkpoint after it and leave, likewise.
+        synced: true once the ledgers of all workers are on the disk up to the newest checkpoint.
     """
 
     save: bool = False
     stop: bool = False
+    synced: bool = False
+
+    def numbers(self) -> list[int]:
+        """Return the numbers whose sums over the workers `of` takes."""
+        return [self.save, self.stop, not self.synced]
+
+    @classmethod
+    def of(cls, sums: Iterable[float]) -> Self:
+        """Return the flags of all workers from the sums of their numbers."""
+        save, stop, behind = (bool(number > 0) for number in sums)
+        return cls(save, stop, not behind)
 
 
 class Group(Protocol):

@@ -119,7 +119,7 @@ class PyTorchLearner:
             InputError: a label is no class, with which a GPU could not be used any more.
         """
         check_labels(batch.label[: batch.images].numpy(), self._request.classes)
-        counted = self._strategy.start_sum([flags.save, flags.stop]) if updates else None
+        counted = self._strategy.start_sum(flags.numbers()) if updates else None
         self._begin_step()
         if self._ready is not None:
             self._ready.begin()
@@ -143,9 +143,8 @@ class PyTorchLearner:
         starved = None if self._computed is None else self._computed.query()
         self._keep_code(training=True)
         self._updates, self._steps = self._updates + 1, 0
-        save_now, stop = counted()
-        outputs = replace(_outputs(scores, batch), starved=starved)
-        return Flags(bool(save_now), bool(stop)), outputs
+        flags_of_all = Flags.of(counted())
+        return flags_of_all, replace(_outputs(scores, batch), starved=starved)
 
     def gradients_ready(self) -> float | None:
         """Return when the backward pass began to wait for the other processes."""

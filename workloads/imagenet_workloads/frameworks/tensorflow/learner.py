@@ -90,12 +90,11 @@ class TensorFlowLearner:
             return Flags(), self._outputs(batch, self._keep(images, labels))
         self.optimizer.learning_rate = self._schedule(self._updates)
         self._updates, self._steps = self._updates + 1, 0
-        flags_sent = tf.constant([flags.save, flags.stop], tf.float32)
+        flags_sent = tf.constant(flags.numbers(), tf.float32)
         outputs, counted, *ready = self._learn(images, labels, flags_sent)
         if ready:
             self._ready = max(float(at) for at in self._local(ready[0]))
-        save_now, stop = self._local(counted)[0].numpy() > 0
-        return Flags(bool(save_now), bool(stop)), self._outputs(batch, outputs)
+        return Flags.of(self._local(counted)[0].numpy()), self._outputs(batch, outputs)
 
     def gradients_ready(self) -> float | None:
         """Return when the last device's were; None on GPUs and without other workers."""

@@ -83,7 +83,7 @@ class Horovod:
     def update(self, flags: Flags) -> Flags:
         """Sum the gradients and update the weights; return the flags of all slots."""
         backward_is_over = self._replicas.gradients_marker()
-        flags_sent = mx.nd.array([flags.save, flags.stop], dtype="int32")
+        flags_sent = mx.nd.array(flags.numbers(), dtype="int32")
         # Before the gradients: no worker's flags wait for another's backward pass.
         hvd.allreduce_(flags_sent, op=hvd.Sum, name="flags", priority=1)
         if self._devices > 1:
@@ -94,8 +94,7 @@ class Horovod:
         self._updater()
         # Before the flags: they wait until each slot has its data.
         self.gradients_ready = backward_is_over()
-        save, stop = _whole(flags_sent)
-        return Flags(bool(save), bool(stop))
+        return Flags.of(_whole(flags_sent))
 
     def add(self, numbers: Sequence[int]) -> list[int]:
         """Sum over the slots."""

@@ -63,7 +63,7 @@ class Synchronous:
         self._broadcast_weights(replicas)
         self._server.broadcast_statistics(replicas)
         self._updater = LocalUpdater(optimizer, replicas)
-        self._server.reserve(_FLAGS, 2)
+        self._server.reserve(_FLAGS, len(Flags().numbers()))
         self._server.reserve(_SUM, SUM_WIDTH * LIMBS)
         if statistics := replicas.read_statistics().size:
             self._server.reserve(_STATISTICS, statistics * self.workers)
@@ -93,7 +93,7 @@ class Synchronous:
     def update(self, flags: Flags) -> Flags:
         """Sum the gradients and update the weights; return the flags of all workers."""
         backward_is_over = self._replicas.gradients_marker()
-        flags_sent = mx.nd.array([flags.save, flags.stop])
+        flags_sent = mx.nd.array(flags.numbers())
         if self.collective:
             # Before the gradients, so that flags do not wait for a backward pass.
             self._server.store.push(_FLAGS, flags_sent, priority=1)
@@ -102,8 +102,7 @@ class Synchronous:
         self._updater()
         # Before the flags: they wait until each worker has its data.
         self.gradients_ready = backward_is_over()
-        save, stop = flags_sent.asnumpy() > 0
-        return Flags(bool(save), bool(stop))
+        return Flags.of(flags_sent.asnumpy())
 
     def add(self, numbers: Sequence[int]) -> list[int]:
         """Sum up to SUM_WIDTH numbers over the workers."""
