@@ -85,7 +85,7 @@ class Training:
         folder = self.folder / str(done)
         folder.mkdir(exist_ok=True)
         learner.average_statistics()
-        learner.save(folder)
+        learner.snapshot().save(folder)
         files = {
             path.name: hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(folder.iterdir())
@@ -99,7 +99,7 @@ def digests(learner: Learner) -> Digests:
     """Return the SHA-256 of each part of the state, as a receipt of later steps has it."""
     receipts, position = Receipts(0, 1, Launch([], 1), 0, 1), Position(0, 0)
     receipts.chain = [Receipt(position, 0, {}, "")]
-    receipts.add_later([position], position, learner.state())
+    receipts.add_later([position], position, learner.snapshot().state())
     (receipt,) = receipts.chain
     return {} if receipt.later is None else dict(receipt.later.state)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.train.data import Batch
-from imagenet_workloads.train.framework import Outputs
+from imagenet_workloads.train.framework import Outputs, Snapshot
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.receipts import State
 
@@ -35,6 +35,16 @@ class Alone:
         pass
 
 
+class Weights:
+    """Copied weights, of which there are none."""
+
+    def save(self, folder: Path) -> None:
+        (folder / "weights").write_bytes(b"")
+
+    def state(self) -> State:
+        return {"weights": {"w": np.zeros(2, np.float32)}}
+
+
 class Learner:
     """A network without weights, which finds every image to be of its first class."""
 
@@ -55,11 +65,8 @@ class Learner:
     def average_statistics(self) -> None:
         pass
 
-    def save(self, folder: Path) -> None:
-        (folder / "weights").write_bytes(b"")
-
-    def state(self) -> State:
-        return {"weights": {"w": np.zeros(2, np.float32)}}
+    def snapshot(self) -> Snapshot:
+        return Weights()
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         file = prefix.with_name(f"{prefix.name}-{epoch:04}.params")

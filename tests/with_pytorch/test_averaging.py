@@ -55,7 +55,7 @@ def test_it_changes_nothing_in_what_is_trained_and_is_what_is_exported(tmp_path:
 
 def test_a_resumed_average_goes_on(tmp_path: Path) -> None:
     whole = trained(2, learner(RESNET, *DECAY))
-    whole.save(tmp_path)
+    whole.snapshot().save(tmp_path)
     again = learner(RESNET, *DECAY)
     assert again.average is not None and whole.average is not None
     restore_average(again.average, ResumePoint(Position(0, 2), tmp_path, True))

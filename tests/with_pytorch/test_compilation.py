@@ -62,7 +62,7 @@ def test_by_default_a_network_that_cannot_be_compiled_trains_as_it_is(
     [said] = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert "no such instruction" in said
     assert "training.compile: false" in said
-    found.save(tmp_path)
+    found.snapshot().save(tmp_path)
     # Later attempts begin without compiled code.
     assert not compilation.choose(None, tmp_path, torch.device("cuda"), certain=False)
 

@@ -78,7 +78,7 @@ def test_a_checkpoint_has_the_scale(tmp_path: Path) -> None:
     # An overflow, so that the scale is not the first one.
     whole.updater.backward(next(whole.network.parameters()).sum() * float("inf"))
     whole.updater.update(0)
-    trained(2, whole).save(tmp_path)
+    trained(2, whole).snapshot().save(tmp_path)
     again = learner(RESNET, *FLOAT16)
     restore(OPTIONS, again.network, again.updater, ResumePoint(Position(0, 2), tmp_path, True))
     saved, found = whole.updater.states(), again.updater.states()

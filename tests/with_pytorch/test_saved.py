@@ -1,5 +1,6 @@
 """What a checkpoint and an exported model hold, and what does not fit is refused."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,18 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from safetensors.torch import save as serialize
 
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.frameworks.pytorch.checkpoint_files import load_network, restore
+from imagenet_workloads.frameworks.pytorch.checkpoint_files import load_network, restore, write
 from imagenet_workloads.frameworks.pytorch.predictor import load
 from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
 from support.pages import blocks
 from support.pod_subset import REPOSITORY
@@ -28,7 +31,7 @@ OPTIONS = parse(["--framework", "PyTorch", "--network", "resnet"])
 
 def test_a_checkpoint_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     whole = trained(2, learner())
-    whole.save(tmp_path)
+    whole.snapshot().save(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "states.safetensors",
         "weights.safetensors",
@@ -40,9 +43,49 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert differing(again, whole) == []
 
 
+def test_a_copy_is_not_moved_by_the_steps_that_follow(tmp_path: Path) -> None:
+    made = trained(2, learner())
+    copied, sums = made.snapshot(), _sums(made.snapshot().state())
+    made.train(batch(7), True, Flags())
+    assert _sums(copied.state()) == sums
+    assert _sums(made.snapshot().state()) != sums
+    copied.save(tmp_path)
+    again = learner()
+    restore(OPTIONS, again.network, again.updater, ResumePoint(Position(0, 2), tmp_path, True))
+    assert differing(again, trained(2, learner())) == []
+
+
+def _sums(state: State) -> dict[str, dict[str, bytes]]:
+    return {
+        part: {name: array.tobytes() for name, array in arrays.items()}
+        for part, arrays in state.items()
+    }
+
+
+def test_a_file_has_the_librarys_bytes_with_its_fields_sorted(tmp_path: Path) -> None:
+    """Receipts of an older version hold the checksums of what the library had written."""
+    tensors = {
+        "b": torch.arange(6, dtype=torch.float32).reshape(2, 3),
+        "a": torch.ones(2, 3, 2, 2).to(memory_format=torch.channels_last),
+        "steps": torch.tensor(7, dtype=torch.int64),
+        "half": torch.ones(3, dtype=torch.bfloat16),
+        "none": torch.empty(0),
+        "masks": torch.tensor([True, False]),
+    }
+    metadata = {"optimizer": "sgd", "empty": ""}
+    write(tmp_path / "found", tensors, metadata)
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    expected = serialize(whole, {"format": "pt", **metadata})
+    size = int.from_bytes(expected[:8], "little")
+    head = json.dumps(json.loads(expected[8 : 8 + size]), sort_keys=True).encode()
+    head += b" " * (-len(head) % 8)
+    found = (tmp_path / "found").read_bytes()
+    assert found == len(head).to_bytes(8, "little") + head + expected[8 + size :]
+
+
 def test_of_another_training_only_the_weights_are_taken(tmp_path: Path) -> None:
     first = trained(2, learner())
-    first.save(tmp_path)
+    first.snapshot().save(tmp_path)
     again = learner()
     restore(OPTIONS, again.network, again.updater, ResumePoint(Position(0, 0), tmp_path, False))
     assert differing(again, first) == []
@@ -59,7 +102,7 @@ def test_load_epoch_takes_the_exported_values(tmp_path: Path) -> None:
 
 
 def test_another_network_and_another_optimizer_are_refused(tmp_path: Path) -> None:
-    trained(1, learner()).save(tmp_path)
+    trained(1, learner()).snapshot().save(tmp_path)
     begin = ResumePoint(Position(0, 1), tmp_path, True)
     other = learner(NetworkRequest("resnet", 8, 3, SHAPE))
     with pytest.raises(InputError, match=r"does not fit resnet: size mismatch for fc1\.weight"):

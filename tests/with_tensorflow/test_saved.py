@@ -32,7 +32,7 @@ def trained(steps: int, made: TensorFlowLearner) -> TensorFlowLearner:
 
 def test_a_checkpoint_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     whole = trained(2, learner(RESNET))
-    whole.save(tmp_path)
+    whole.snapshot().save(tmp_path)
     again = learner(RESNET)
     assert restore(
         OPTIONS, again.model, again.optimizer, ResumePoint(Position(0, 2), tmp_path, True)
@@ -44,7 +44,7 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
 
 def test_of_another_training_only_the_weights_are_taken(tmp_path: Path) -> None:
     first = trained(2, learner(RESNET))
-    first.save(tmp_path)
+    first.snapshot().save(tmp_path)
     again = learner(RESNET)
     restore(OPTIONS, again.model, again.optimizer, ResumePoint(Position(0, 0), tmp_path, False))
     assert_close(values(again), values(first), atol=0)
@@ -66,7 +66,7 @@ def test_load_epoch_takes_the_exported_values(tmp_path: Path) -> None:
 
 
 def test_another_network_and_another_optimizer_are_refused(tmp_path: Path) -> None:
-    trained(1, learner(RESNET)).save(tmp_path)
+    trained(1, learner(RESNET)).snapshot().save(tmp_path)
     begin = ResumePoint(Position(0, 1), tmp_path, True)
     other = learner(NetworkRequest("resnet", 8, 3, SHAPE))
     with pytest.raises(InputError, match="does not fit resnet: fc1_weight is"):

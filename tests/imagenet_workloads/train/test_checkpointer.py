@@ -1,5 +1,8 @@
 """When a checkpoint is written, and by whom."""
 
+import logging
+import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -7,30 +10,62 @@ import pytest
 from imagenet_workloads.checkpoint.manifest import read_batches_per_epoch, read_images
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
+from imagenet_workloads.errors import SupersededError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.train import checkpointer
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.options import parse
 from imagenet_workloads.train.receipts import Launch, Receipts, read_chain
 from imagenet_workloads.train.reporter import Reporter
-from support.framework_doubles import Alone, Images, Learner
+from support.framework_doubles import Alone, Images, Learner, Weights
 
 
 class Averaging(Learner):
-    """A learner that counts how often its statistics were averaged."""
+    """A learner that counts how often its statistics were averaged, and what it was copied as.
 
-    averaged = 0
+    Attributes:
+        averaged: how often.
+        learned: what a copy holds.
+        may_write: set while copies may be written.
+    """
+
+    def __init__(self) -> None:
+        self.averaged, self.learned = 0, b"0"
+        self.may_write = threading.Event()
+        self.may_write.set()
 
     def average_statistics(self) -> None:
         self.averaged += 1
+
+    def snapshot(self) -> "Copied":
+        return Copied(self.learned, self.may_write)
+
+
+@dataclass
+class Copied(Weights):
+    """A copy, which is written when it may be."""
+
+    learned: bytes
+    may_write: threading.Event
+
+    def save(self, folder: Path) -> None:
+        assert self.may_write.wait(60)
+        (folder / "weights").write_bytes(self.learned)
 
 
 class Scene:
     """A checkpointer of a training of 5 epochs of 10 batches, and its clock."""
 
     def __init__(
-        self, folder: Path, *arguments: str, rank: int = 0, ordered_batch: int | None = None
+        self,
+        folder: Path,
+        *arguments: str,
+        rank: int = 0,
+        workers: int = 1,
+        ordered_batch: int | None = None,
+        ledger: "SlowLedger | None" = None,
     ) -> None:
         self.now, self.folder = 1000.0, folder
         options = parse([*arguments, "--checkpoint-keep", "9"], {})
@@ -39,12 +74,13 @@ class Scene:
             options.output,
             CheckpointStore(folder, 0, Identity("u", "h"), keep=9),
             self.learner,
-            Alone(rank),
+            Alone(rank, workers),
             Reporter(TrainingRecorder(self.registry), None, 20, 10),
             Termination(grace=1),
             Images(ordered_batch),
             last_epoch=5,
             clock=lambda: self.now,
+            ledger=ledger,  # type: ignore[arg-type]
             receipts=Receipts(0, 1, Launch([], 1), 0, 10),
         )
 
@@ -54,7 +90,21 @@ class Scene:
 
     def checkpoints(self) -> list[str]:
         folders = (self.folder / "attempts/r0/checkpoints").glob("*")
-        return sorted(folder.name.removesuffix("-batch-00000000") for folder in folders)
+        return sorted(
+            folder.name.removesuffix("-batch-00000000")
+            for folder in folders
+            if not folder.name.startswith(".")
+        )
+
+
+class SlowLedger:
+    """A ledger whose disk takes its time."""
+
+    def __init__(self) -> None:
+        self.may_sync = threading.Event()
+
+    def sync(self) -> None:
+        assert self.may_sync.wait(60)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +121,7 @@ def test_every_so_many_epochs_and_at_the_end(
     scene = Scene(tmp_path, "--checkpoint-every-epochs", every)
     for epoch in range(1, 6):
         scene.checkpointer.after_epoch(epoch)
+    scene.checkpointer.finish()
     assert scene.checkpoints() == written
 
 
@@ -80,6 +131,7 @@ def test_the_metrics_have_the_newest_checkpoint(tmp_path: Path) -> None:
     found = []
     for epoch in range(1, 5):
         scene.checkpointer.after_epoch(epoch)
+        scene.checkpointer.finish()
         found.append(scene.metric("checkpoint_epoch"))
     assert found == [None, 2.0, 2.0, 4.0]
 
@@ -98,6 +150,7 @@ def test_seconds_count_from_the_last_checkpoint(tmp_path: Path) -> None:
     assert not scene.checkpointer.is_due()
     scene.now += 1
     assert scene.checkpointer.is_due()
+    scene.checkpointer.finish()
     assert scene.checkpoints() == ["epoch-0000-batch-00000003", "epoch-0001"]
 
 
@@ -107,6 +160,7 @@ def test_a_checkpoint_has_the_images_of_an_order(
 ) -> None:
     scene = Scene(tmp_path, ordered_batch=ordered_batch)
     scene.checkpointer.within_epoch(Position(0, 3))
+    scene.checkpointer.finish()
     (folder,) = (tmp_path / "attempts/r0/checkpoints").iterdir()
     assert (read_batches_per_epoch(folder), read_images(folder)) == (10, images)
 
@@ -119,9 +173,11 @@ def test_the_receipt_of_ten_steps_later_needs_every_rank_and_rank_0_writes_it(
     scene.checkpointer.within_epoch(Position(0, 3))
     averaged = scene.learner.averaged
     positions = [*(Position(0, batch) for batch in range(4, 10)), Position(1, 0), Position(1, 1)]
-    assert not any(scene.checkpointer.after_step(position) for position in positions)
-    assert scene.checkpointer.after_step(Position(1, 3))
+    after_step = scene.checkpointer.after_step
+    assert not any(after_step(position, synced=True) for position in positions)
+    assert after_step(Position(1, 3), synced=True)
     assert scene.learner.averaged == averaged + 1
+    scene.checkpointer.finish()
     if rank == 0:
         written = read_chain(tmp_path / "attempts/r0/receipts.json", "receipts")
         assert [one.later and one.later.position for one in written] == [Position(1, 3)]
@@ -130,10 +186,103 @@ def test_the_receipt_of_ten_steps_later_needs_every_rank_and_rank_0_writes_it(
         assert list(tmp_path.iterdir()) == []
 
 
-def test_without_seconds_none_is_due(tmp_path: Path) -> None:
+def test_without_seconds_it_is_every_ten_minutes_and_seldom_where_it_costs_much(
+    tmp_path: Path,
+) -> None:
     scene = Scene(tmp_path)
-    scene.now += 1e9
+    scene.now += 599
     assert not scene.checkpointer.is_due()
+    scene.now += 1
+    assert scene.checkpointer.is_due()
+    scene.checkpointer.stalls.step(0.5, touched=False)
+    scene.checkpointer.within_epoch(Position(0, 3))
+    scene.checkpointer.stalls.step(4.5, touched=True)
+    assert scene.checkpointer.interval == 800
+    given = Scene(tmp_path, "--checkpoint-every-seconds", "60")
+    given.checkpointer.stalls = scene.checkpointer.stalls
+    assert given.checkpointer.interval == 60
+
+
+def test_training_goes_on_while_a_checkpoint_is_written_as_it_was_copied(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.learner.may_write.clear()
+    scene.checkpointer.within_epoch(Position(0, 3))
+    scene.learner.learned = b"later"
+    assert not scene.checkpointer.after_step(Position(0, 4), synced=True)
+    assert scene.checkpointer.is_busy
+    assert scene.checkpoints() == []
+    scene.learner.may_write.set()
+    scene.checkpointer.finish()
+    assert not scene.checkpointer.is_busy
+    (folder,) = (tmp_path / "attempts/r0/checkpoints").iterdir()
+    assert (folder / "weights").read_bytes() == b"0"
+
+
+def test_the_next_checkpoint_waits_for_the_one_in_flight_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpointer, "PATIENCE", 0.01)
+    scene = Scene(tmp_path)
+    scene.learner.may_write.clear()
+    scene.checkpointer.within_epoch(Position(0, 3))
+
+    class Said(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            scene.learner.may_write.set()
+
+    with caplog.at_level(logging.INFO):
+        said = Said()
+        logging.getLogger(checkpointer.__name__).addHandler(said)
+        scene.checkpointer.within_epoch(Position(0, 4))
+        logging.getLogger(checkpointer.__name__).removeHandler(said)
+    assert caplog.messages[0] == "training waits: the last checkpoint is still being written"
+    assert scene.checkpoints()[:1] == ["epoch-0000-batch-00000003"]
+    scene.checkpointer.finish()
+    assert scene.checkpoints() == ["epoch-0000-batch-00000003", "epoch-0000-batch-00000004"]
+
+
+def test_rank_0_names_a_checkpoint_once_the_ledgers_of_all_are_synced(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, workers=2)
+    scene.checkpointer.within_epoch(Position(0, 3))
+    for batch in (4, 5):
+        scene.checkpointer.after_step(Position(0, batch), synced=False)
+    assert scene.checkpointer.is_busy
+    assert scene.checkpoints() == []
+    scene.checkpointer.after_step(Position(0, 6), synced=True)
+    scene.checkpointer.close()
+    assert scene.checkpoints() == ["epoch-0000-batch-00000003"]
+
+
+def test_a_rank_says_when_its_ledger_is_synced(tmp_path: Path) -> None:
+    ledger = SlowLedger()
+    scene = Scene(tmp_path, rank=1, workers=2, ledger=ledger)
+    assert scene.checkpointer.is_synced
+    scene.checkpointer.within_epoch(Position(0, 3))
+    assert not scene.checkpointer.is_synced
+    ledger.may_sync.set()
+    scene.checkpointer.finish()
+    assert scene.checkpointer.is_synced
+
+
+@pytest.mark.parametrize(("workers", "remain"), [(1, ["epoch-0000-batch-00000003"]), (2, [])])
+def test_after_an_error_of_training_a_checkpoint_is_completed_unless_it_needs_others(
+    tmp_path: Path, workers: int, remain: list[str]
+) -> None:
+    scene = Scene(tmp_path, workers=workers)
+    scene.checkpointer.within_epoch(Position(0, 3))
+    scene.checkpointer.close()
+    assert [path.name for path in (tmp_path / "attempts/r0/checkpoints").iterdir()] == remain
+
+
+def test_an_error_of_the_write_ends_training_at_its_next_step(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.checkpointer.within_epoch(Position(0, 3))
+    scene.checkpointer.finish()
+    (tmp_path / "attempts/r1").mkdir()
+    scene.checkpointer.within_epoch(Position(0, 4))
+    scene.checkpointer.close()
+    with pytest.raises(SupersededError, match="r1 exists"):
+        scene.checkpointer.after_step(Position(0, 5), synced=True)
 
 
 def test_only_rank_0_writes_and_only_its_clock_counts(tmp_path: Path) -> None:

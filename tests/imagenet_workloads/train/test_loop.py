@@ -22,6 +22,7 @@ from imagenet_workloads.train.inputs import plain_inputs
 from imagenet_workloads.train.loop import TrainingLoop
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule
+from imagenet_workloads.train.stalls import Stalls
 from support.framework_doubles import Alone, Learner
 
 SHAPE = (1, 4, 4)
@@ -60,16 +61,27 @@ class Order(Learner):
 class Checkpointer:
     """Writes no checkpoint."""
 
+    is_busy, is_synced = False, True
+
+    def __init__(self) -> None:
+        self.stalls = Stalls()
+
     def is_due(self) -> bool:
         return False
 
     def within_epoch(self, position: Position) -> None:
         pass
 
-    def after_step(self, position: Position) -> bool:
+    def after_step(self, position: Position, *, synced: bool) -> bool:
         return False
 
     def after_epoch(self, epochs_done: int) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
 

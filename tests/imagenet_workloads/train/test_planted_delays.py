@@ -19,7 +19,7 @@ from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.time_account import TimeAccount
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.data import Batch, Data
-from imagenet_workloads.train.framework import Outputs, UpdatePlan
+from imagenet_workloads.train.framework import Outputs, Snapshot, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.inputs import plain_inputs
 from imagenet_workloads.train.options import parse
@@ -104,9 +104,9 @@ class Slow(Alone, Learner):
         self._pass("batches")
         yield Batch(None, np.zeros(self.images, np.float32), self.images)
 
-    def save(self, folder: Path) -> None:
-        self._pass("save")
-        super().save(folder)
+    def snapshot(self) -> Snapshot:
+        self._pass("snapshot")
+        return super().snapshot()
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         self._pass("export")
@@ -154,7 +154,7 @@ def spent(
         ("settle", STEPS, "stepping"),
         ("train", STEPS, "stepping"),
         ("batches", 1, "evaluating"),
-        ("save", 1, "checkpointing"),
+        ("snapshot", 1, "checkpointing"),
         ("export", 1, "exporting"),
         ("wait_for_all", 1, "ending"),
     ],

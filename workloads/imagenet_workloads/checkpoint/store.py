@@ -155,7 +155,10 @@ class CheckpointStore:
 
     @contextmanager
     def begin(
-        self, position: Position, worked: Callable[[], None] = lambda: None
+        self,
+        position: Position,
+        worked: Callable[[], None] = lambda: None,
+        ready: Callable[[], None] = lambda: None,
     ) -> Iterator[Path]:
         """Write one checkpoint: the `with` block fills the folder.
 
@@ -169,6 +172,7 @@ class CheckpointStore:
         Args:
             position: that of the training.
             worked: called after each file that is on the disk and was read again.
+            ready: returns when the complete checkpoint may get its name.
 
         Raises:
             SupersededError: A later attempt exists.
@@ -188,6 +192,7 @@ class CheckpointStore:
                     temporary, self._identity, self._attempt, position, worked
                 )
                 _seal(temporary, manifest, worked)
+                ready()
                 self._publish(temporary, final)
                 self._prune(position)
         finally:

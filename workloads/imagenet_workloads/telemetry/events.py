@@ -143,7 +143,7 @@ class CheckpointWritten:
         epoch: The finished epochs.
         batch: The finished batches of the next epoch.
         folder: The name of its folder.
-        seconds: The duration of the write.
+        seconds: From its copy between two steps until it was complete.
     """
 
     epoch: int

@@ -59,7 +59,7 @@ class TrainingRecorder:
         registry.before_scrape(self._export_time)
         self._at_work = False
         self._phase: names.Phase | None = None
-        self._saves, self._unsaved = False, 0.0
+        self._saves, self._unsaved, self._copied = False, 0.0, 0.0
         self._loop_cpu = deque[float](maxlen=STEPS_OF_LOOP_CPU)
         self._totals: dict[tuple[str, ...], float] = {}
 
@@ -185,10 +185,15 @@ class TrainingRecorder:
         self._registry.set(names.TRAIN_VALIDATION_TOP1, top1)
         self._set_known(names.TRAIN_VALIDATION_TOP5, top5)
 
+    def copied(self) -> None:
+        """Note what has been trained when the next checkpoint is copied."""
+        self._copied = self._unsaved
+
     def checkpoint(self, epoch: int) -> None:
-        """Set the finished epochs of the newest checkpoint of this worker."""
+        """Set the finished epochs of the newest complete checkpoint of this worker."""
         self._registry.set(names.TRAIN_CHECKPOINT_EPOCH, epoch)
-        self._unsaved = 0.0
+        self._unsaved -= self._copied
+        self._copied = 0.0
         self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
 
     def _export_time(self) -> None:

@@ -1,28 +1,61 @@
-"""Decides when a checkpoint is due; rank 0 alone writes it."""
+"""Decides when a checkpoint is due; rank 0 alone writes it, beside training.
 
+What is learned is copied between two steps. A thread then writes files and their checksums, syncs
+them and gives the folder its name; it does the same with the receipt some steps later. So training
+waits for the copy alone. One checkpoint is in flight at a time: the next one waits for it.
+
+A checkpoint counts on the ledgers of all workers up to its position. Each worker syncs its own
+beside training and says with the flags of a step when that is done. Rank 0 renames after that.
+"""
+
+import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from glob import escape
 from pathlib import Path
 
 from imagenet_workloads.checkpoint.atomic_folders import make_folder
 from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
+from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.file_growth import growth_reported
 from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.train.data import TrainingData
-from imagenet_workloads.train.framework import Learner
+from imagenet_workloads.train.framework import Learner, Snapshot
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger
 from imagenet_workloads.train.options.groups import OutputOptions
 from imagenet_workloads.train.receipts import FILE_NAME, Receipt, Receipts
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.result import put
+from imagenet_workloads.train.stalls import Stalls
+
+_log = logging.getLogger(__name__)
+
+# Seconds between two checkpoints if none are given; the time that they hold training up is to be a
+# small part of it.
+EVERY_SECONDS = 600.0
+STALLS_PER_INTERVAL = 200
+# Seconds for which training waits for a checkpoint in flight before it says so.
+PATIENCE = 1.0
+
+Then = Callable[[], None]
+"""What the training thread does when it sees that a call has ended."""
+
+
+class DroppedError(WorkloadError):
+    """A checkpoint is given up, because training has failed before all ledgers were synced."""
 
 
 class Checkpointer:
-    """Keeps the training's checkpoints."""
+    """Keeps the training's checkpoints.
+
+    Attributes:
+        stalls: how long they hold training up.
+    """
 
     def __init__(
         self,
@@ -49,45 +82,76 @@ class Checkpointer:
         self._training, self._last_epoch = training, last_epoch
         self._ledger, self._receipts = ledger, receipts
         self._last_saved = clock()
+        self.stalls = Stalls()
+        self._thread = ThreadPoolExecutor(1, "checkpoints")
+        self._calls = deque[Future[Then]]()
+        # Ends when the checkpoint in flight may count on the ledgers of all workers.
+        self._all_synced: Future[None] | None = None
+        self._is_waited_for = False
         if options.model_prefix and group.rank == 0:
             make_folder(Path(options.model_prefix).parent)
 
     @property
     def receipts(self) -> Sequence[Receipt]:
-        """Those of the checkpoints so far, of earlier attempts too."""
+        """Those of the checkpoints so far, of earlier attempts too; complete after `finish`."""
         return () if self._receipts is None else self._receipts.chain
+
+    @property
+    def interval(self) -> float:
+        """Seconds from one checkpoint to the next within an epoch."""
+        if self._options.checkpoint_every_seconds is not None:
+            return self._options.checkpoint_every_seconds
+        return max(EVERY_SECONDS, STALLS_PER_INTERVAL * (self.stalls.mean or 0.0))
 
     def is_due(self) -> bool:
         """Whether the seconds are over; only rank 0's clock counts."""
-        interval = self._options.checkpoint_every_seconds
-        return (
-            interval is not None
-            and self._group.rank == 0
-            and self._clock() - self._last_saved >= interval
-        )
+        return self._group.rank == 0 and self._clock() - self._last_saved >= self.interval
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being written or hashed beside training."""
+        return bool(self._calls)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether rank 0 need not wait for this worker's ledger; it syncs its own as it writes."""
+        return self._group.rank == 0 or all(call.done() for call in self._calls)
 
     def within_epoch(self, position: Position) -> None:
         """Save between two updates; all ranks of a collective strategy come here together."""
         self._learner.average_statistics()
         self._save(position)
 
-    def after_step(self, position: Position) -> bool:
-        """Write the receipt of the state, if it is due for an earlier checkpoint.
+    def after_step(self, position: Position, *, synced: bool) -> bool:
+        """Copy the state for a receipt, if it is due for an earlier checkpoint.
 
         All ranks of a collective strategy come here together.
 
+        Args:
+            position: after the step.
+            synced: the flag of the step.
+
         Returns:
             whether it was due.
+
+        Raises:
+            WorkloadError: what was to be written beside training cannot be.
         """
+        if synced and self._all_synced is not None and not self._all_synced.done():
+            self._all_synced.set_result(None)
+        while self._calls and self._calls[0].done():
+            self._calls.popleft().result()()
         checkpoints = [] if self._receipts is None else self._receipts.due_at(position)
         if self._receipts is None or not checkpoints:
             return False
+        self._count_on_ledgers()
         self._learner.average_statistics()
         if self._group.rank == 0:
             self._reporter.phase(Phase.SAVING)
-            self._receipts.add_later(checkpoints, position, self._learner.state())
-            text = self._receipts.to_json()
-            put(self._store.attempt_folder / FILE_NAME, lambda path: path.write_text(text))
+            # Behind a checkpoint, so that no more than two copies are in memory.
+            self._wait(but=1)
+            snapshot, receipts = self._learner.snapshot(), self._receipts
+            self._call(lambda: self._write_receipt(receipts, checkpoints, position, snapshot))
         self._reporter.pause()
         return True
 
@@ -97,9 +161,28 @@ class Checkpointer:
         every = self._options.checkpoint_every_epochs
         if finished == self._last_epoch or (every and finished % every == 0):
             self._save(Position(finished, 0))
+            # Validation has no flags, and can take as long as an epoch.
+            self._count_on_ledgers()
         prefix = self._options.model_prefix
         if prefix and self._group.rank == 0 and finished % self._options.save_period == 0:
             self._export(Path(prefix), finished)
+
+    def finish(self) -> None:
+        """Return when all is written; all ranks of a collective strategy come here together.
+
+        Raises:
+            WorkloadError: it cannot be.
+        """
+        self._count_on_ledgers()
+        if self._group.rank == 0 and self._calls:
+            self._reporter.phase(Phase.SAVING)
+        self._wait()
+
+    def close(self) -> None:
+        """End, also after an error: what counts on no other worker is still written."""
+        if self._all_synced is not None and not self._all_synced.done():
+            self._all_synced.set_exception(DroppedError("training has failed"))
+        self._thread.shutdown()
 
     def _export(self, prefix: Path, finished: int) -> None:
         self._reporter.phase(Phase.EXPORTING)
@@ -109,28 +192,89 @@ class Checkpointer:
         self._reporter.pause()
 
     def _save(self, position: Position) -> None:
-        if self._ledger is not None:
-            self._ledger.sync()
-            if self._group.collective:
-                # A checkpoint counts on the ledgers of all workers up to its position.
-                self._group.wait_for_all()
+        """Copy what a checkpoint holds, and let it be written beside training."""
         if self._group.rank == 0:
-            started = self._clock()
             self._reporter.phase(Phase.SAVING)
-            with (
-                self._termination.writing(),
-                self._store.begin(position, self._reporter.work) as folder,
-                growth_reported(folder, self._reporter.work),
-            ):
-                self._learner.save(folder)
-                self._write_progress(folder, position)
-            if self._receipts is not None:
-                self._receipts.add(self._store.folder_of(position))
+        self._count_on_ledgers()
+        self._wait()
+        synced = self._all_synced = Future[None]()
+        if self._group.workers == 1 or not self._group.collective:
+            synced.set_result(None)
+        if self._group.rank == 0:
             self._last_saved = self._clock()
-            self._reporter.checkpoint(position, self._last_saved - started)
+            snapshot = self._learner.snapshot()
+            self._reporter.copied()
+            self.stalls.checkpoint()
+            begun = self._last_saved
+            self._call(lambda: self._write(position, snapshot, synced, begun))
+        elif self._ledger is not None:
+            self._call(self._sync_ledger)
         if self._receipts is not None:
             self._receipts.expect_later(position, position)
         self._reporter.pause()
+
+    def _count_on_ledgers(self) -> None:
+        """Let the checkpoint in flight get its name; all ranks come here together."""
+        if self._all_synced is not None and not self._all_synced.done():
+            if self._group.rank != 0:
+                self._wait()
+            self._group.wait_for_all()
+            self._all_synced.set_result(None)
+
+    def _call(self, work: Callable[[], Then]) -> None:
+        """Let the thread do something after what it has to do already."""
+        self._calls.append(self._thread.submit(work))
+
+    def _wait(self, but: int = 0) -> None:
+        """Return when the thread has done all but the last calls, which needs no peer any more."""
+        if len(self._calls) <= but:
+            return
+        self._is_waited_for = True
+        try:
+            with self._termination.writing():
+                if not wait([self._calls[0]], PATIENCE).done:
+                    _log.info("training waits: the last checkpoint is still being written")
+                while len(self._calls) > but:
+                    self._calls.popleft().result()()
+        finally:
+            self._is_waited_for = False
+
+    def _work(self) -> None:
+        """Count what the thread does as progress while training waits for it."""
+        if self._is_waited_for:
+            self._reporter.work()
+
+    def _sync_ledger(self) -> Then:
+        if self._ledger is not None:
+            self._ledger.sync()
+        return lambda: None
+
+    def _write(
+        self, position: Position, snapshot: Snapshot, synced: Future[None], begun: float
+    ) -> Then:
+        self._sync_ledger()
+        with (
+            self._store.begin(position, self._work, synced.result) as folder,
+            growth_reported(folder, self._work),
+        ):
+            snapshot.save(folder)
+            self._write_progress(folder, position)
+        if self._receipts is not None:
+            self._receipts.add(self._store.folder_of(position))
+        seconds = self._clock() - begun
+        return lambda: self._reporter.checkpoint(position, seconds)
+
+    def _write_receipt(
+        self,
+        receipts: Receipts,
+        checkpoints: Sequence[Position],
+        position: Position,
+        snapshot: Snapshot,
+    ) -> Then:
+        receipts.add_later(checkpoints, position, snapshot.state())
+        text = receipts.to_json()
+        put(self._store.attempt_folder / FILE_NAME, lambda path: path.write_text(text))
+        return lambda: None
 
     def _write_progress(self, folder: Path, position: Position) -> None:
         batch, images = self._training.ordered_batch, None

@@ -96,6 +96,19 @@ class UpdatePlan:
     updates_done: int
 
 
+class Snapshot(Protocol):
+    """What a learner had learned at a moment, in memory that training does not touch.
+
+    Another thread calls its methods while training goes on, each at most once.
+    """
+
+    def save(self, folder: Path) -> None:
+        """Fill a checkpoint's folder with what `Framework.learner` goes on from."""
+
+    def state(self) -> State:
+        """Return what `save` would write, for a receipt."""
+
+
 class Learner(Protocol):
     """A network with its optimizer, on this worker's devices."""
 
@@ -131,15 +144,12 @@ class Learner(Protocol):
     def average_statistics(self) -> None:
         """Average statistics over all devices, of all workers where they are collective.
 
-        `predict`, `save`, `state` and `export` then use the averages. The next training step goes
+        `predict`, `snapshot` and `export` then use the averages. The next training step goes
         on with each device's own, so that the training is the same without this call.
         """
 
-    def save(self, folder: Path) -> None:
-        """Fill a checkpoint's folder with what `Framework.learner` goes on from; rank 0 alone."""
-
-    def state(self) -> State:
-        """Return what `save` would write, for a receipt; rank 0 alone."""
+    def snapshot(self) -> Snapshot:
+        """Copy weights, statistics and the optimizer's state; rank 0 alone."""
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write the model for others to load, each file renamed into place; rank 0 alone.

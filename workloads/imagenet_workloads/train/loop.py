@@ -83,13 +83,17 @@ class TrainingLoop:
         """
         outcome = TrainingOutcome()
         self.termination.has_peers = self.group.workers > 1
-        for epoch in range(start.epoch, self.epochs):
-            first = (start.batch, first_image) if epoch == start.epoch else (0, 0)
-            outcome.stopped = self._epoch(epoch, *first, outcome)
-            if outcome.stopped:
-                break
-            self.checkpointer.after_epoch(epoch + 1)
-            outcome.validation = self.validate(epoch)
+        try:
+            for epoch in range(start.epoch, self.epochs):
+                first = (start.batch, first_image) if epoch == start.epoch else (0, 0)
+                outcome.stopped = self._epoch(epoch, *first, outcome)
+                if outcome.stopped:
+                    break
+                self.checkpointer.after_epoch(epoch + 1)
+                outcome.validation = self.validate(epoch)
+            self.checkpointer.finish()
+        finally:
+            self.checkpointer.close()
         return outcome
 
     def validate(self, epoch: int) -> Counts | None:
@@ -117,6 +121,7 @@ class TrainingLoop:
         self.reporter.begin_steps()
         for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
             step_started, own_cpu = time.monotonic(), time.thread_time() - self._learner_cpu
+            was_busy = self.checkpointer.is_busy
             self.termination.begin_step()
             self._of_learner(self.learner.settle)
             asked = time.monotonic()
@@ -143,12 +148,17 @@ class TrainingLoop:
             self.reporter.reading(self.data.times())
             self.reporter.launched(outputs.starved)
             own_cpu = time.thread_time() - self._learner_cpu - own_cpu
-            if self._save(flags, self._after(epoch, done)):
+            has_saved = self._save(flags, self._after(epoch, done))
+            if has_saved:
                 self.reporter.phase(Phase.TRAINING)
                 self.reporter.begin_steps()
                 saving += time.monotonic() - step_ended
             else:
                 self.reporter.loop_cpu(own_cpu)
+            self.checkpointer.stalls.step(
+                time.monotonic() - step_started,
+                touched=was_busy or has_saved or self.checkpointer.is_busy,
+            )
             if flags.stop:
                 return True
         counted = counts.finish()
@@ -156,7 +166,9 @@ class TrainingLoop:
         return False
 
     def _step(self, batch: Batch, updates: bool) -> tuple[Flags, Outputs]:
-        own = Flags(self.checkpointer.is_due(), self.termination.requested)
+        own = Flags(
+            self.checkpointer.is_due(), self.termination.requested, self.checkpointer.is_synced
+        )
         trained = self._of_learner(lambda: self.learner.train(batch, updates, own))
         if self.ledger is not None:
             self.ledger.record(batch.read)
@@ -171,10 +183,10 @@ class TrainingLoop:
             self._learner_cpu += time.thread_time() - begin
 
     def _save(self, flags: Flags, position: Position) -> bool:
-        """Write the checkpoint or the receipt that is due after a step; whether one was."""
+        """Save the checkpoint or the receipt that is due after a step; whether one was."""
         is_asked = flags.save or flags.stop
         # The receipt first, so that a checkpoint at the same position holds it.
-        was_due = self.checkpointer.after_step(position)
+        was_due = self.checkpointer.after_step(position, synced=flags.synced)
         if is_asked:
             self.checkpointer.within_epoch(position)
         return was_due or is_asked

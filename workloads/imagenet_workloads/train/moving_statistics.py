@@ -66,14 +66,10 @@ class MovingStatistics:
             self._devices.write(self._own)
             self._own = None
 
-    def save(self, folder: Path) -> None:
-        """Write the statistics of all devices, as they were when they were averaged."""
-        if self._of_all is not None:
-            np.save(folder / FILE_NAME, self._of_all, allow_pickle=False)
-
-    def state(self) -> State:
-        """Return what `save` would write."""
-        return {} if self._of_all is None else {"statistics": {"": self._of_all}}
+    @property
+    def of_all(self) -> Rows | None:
+        """Those of all devices, as they were when they were averaged; None if there are none."""
+        return self._of_all
 
     def load(self, folder: Path) -> None:
         """Go on with a checkpoint's statistics, if they are those of as many devices.
@@ -95,6 +91,17 @@ class MovingStatistics:
         if saved.shape == (devices * self._group.workers, numbers):
             first = devices * self._group.rank
             self._own, self._of_all = saved[first : first + devices], saved
+
+
+def save(folder: Path, of_all: Rows | None) -> None:
+    """Write the statistics of all devices into a checkpoint's folder."""
+    if of_all is not None:
+        np.save(folder / FILE_NAME, of_all, allow_pickle=False)
+
+
+def state(of_all: Rows | None) -> State:
+    """Return what `save` would write, for a receipt."""
+    return {} if of_all is None else {"statistics": {"": of_all}}
 
 
 def padded(own: Rows, rank: int, workers: int) -> Rows:

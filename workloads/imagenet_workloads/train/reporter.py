@@ -160,8 +160,12 @@ class Reporter:
             accuracy = counts.accuracy(counts.top_k)
             _readable.info("epoch %d validated: top-%d %.4f", epoch + 1, top_k, accuracy)
 
+    def copied(self) -> None:
+        """Report that a checkpoint holds what is learned so far, once it is complete."""
+        self._recorder.copied()
+
     def checkpoint(self, position: Position, seconds: float) -> None:
-        """Report a complete checkpoint, and the seconds that it took."""
+        """Report a complete checkpoint, and the seconds from its copy to its name."""
         self._recorder.checkpoint(position.epoch)
         self.write(events.CheckpointWritten(position.epoch, position.batch, position.name, seconds))
 

@@ -17,6 +17,8 @@ import mxnet as mx
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Strategy
+from imagenet_workloads.train import moving_statistics
+from imagenet_workloads.train.moving_statistics import MovingStatistics, Rows
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.result import put
@@ -36,25 +38,54 @@ class LoadedCheckpoint:
     states: Mapping[str, mx.nd.NDArray] | None
 
 
-def save(folder: Path, replicas: Replicas, strategy: Strategy) -> None:
-    """Fill a checkpoint's folder."""
-    (folder / "symbol.json").write_text(replicas.symbol.tojson())
-    save_parameters(folder / "params", replicas.parameters())
-    states = strategy.states()
-    if states is not None:
-        # MXNet cannot save an empty set of arrays.
-        mx.nd.save(str(folder / "states"), {"": mx.nd.zeros(1), **states})
+@dataclass(frozen=True)
+class Snapshot:
+    """Copied arrays; implements `train.framework.Snapshot`.
 
+    Attributes:
+        symbol: the network as JSON.
+        parameters: weights and averaged statistics.
+        optimizer: its arrays; None if they are not on the workers.
+        statistics: of all devices.
+    """
 
-def state(replicas: Replicas, strategy: Strategy) -> State:
-    """Return the arrays that `save` would write."""
-    parameters, optimizer = replicas.parameters(), strategy.states()
-    weights = {**parameters.arguments, **parameters.auxiliary}
-    parts = {"weights": weights} | ({} if optimizer is None else {"optimizer": optimizer})
-    return {
-        part: {name: array.asnumpy() for name, array in arrays.items()}
-        for part, arrays in parts.items()
-    }
+    symbol: str
+    parameters: Parameters
+    optimizer: Mapping[str, mx.nd.NDArray] | None
+    statistics: Rows | None
+
+    @classmethod
+    def of(cls, replicas: Replicas, strategy: Strategy, statistics: MovingStatistics) -> "Snapshot":
+        """Copy what a checkpoint holds, and wait for it.
+
+        MXNet's engine does not know that the next step moves the statistics (`replicas`).
+        """
+        found = cls(
+            replicas.symbol.tojson(), replicas.parameters(), strategy.states(), statistics.of_all
+        )
+        mx.nd.waitall()
+        return found
+
+    def save(self, folder: Path) -> None:
+        """Fill a checkpoint's folder."""
+        (folder / "symbol.json").write_text(self.symbol)
+        save_parameters(folder / "params", self.parameters)
+        if self.optimizer is not None:
+            # MXNet cannot save an empty set of arrays.
+            mx.nd.save(str(folder / "states"), {"": mx.nd.zeros(1), **self.optimizer})
+        moving_statistics.save(folder, self.statistics)
+
+    def state(self) -> State:
+        """Return the arrays that `save` writes."""
+        weights = {**self.parameters.arguments, **self.parameters.auxiliary}
+        parts = {"weights": weights}
+        if self.optimizer is not None:
+            parts["optimizer"] = dict(self.optimizer)
+        arrays = {
+            part: {name: array.asnumpy() for name, array in named.items()}
+            for part, named in parts.items()
+        }
+        return {**arrays, **moving_statistics.state(self.statistics)}
 
 
 def load(folder: Path) -> LoadedCheckpoint:

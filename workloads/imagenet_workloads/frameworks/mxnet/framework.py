@@ -14,7 +14,7 @@ import numpy as np
 from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import checkpoint_files, networks, optimizers
-from imagenet_workloads.frameworks.mxnet.checkpoint_files import export_model, save, state
+from imagenet_workloads.frameworks.mxnet.checkpoint_files import Snapshot, export_model
 from imagenet_workloads.frameworks.mxnet.data import choose
 from imagenet_workloads.frameworks.mxnet.gpus import require_gpus
 from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
@@ -28,7 +28,6 @@ from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.sharding import seed_of
 
@@ -205,14 +204,9 @@ class MXNetLearner:
         # If this worker leaves next, its pushes must be complete: others wait for them.
         mx.nd.waitall()
 
-    def save(self, folder: Path) -> None:
-        """Write the symbol, weights, statistics and the optimizer's state."""
-        save(folder, self._replicas, self._strategy)
-        self.statistics.save(folder)
-
-    def state(self) -> State:
-        """Return weights, statistics and the optimizer's state."""
-        return {**state(self._replicas, self._strategy), **self.statistics.state()}
+    def snapshot(self) -> Snapshot:
+        """Copy the symbol, weights, statistics and the optimizer's state."""
+        return Snapshot.of(self._replicas, self._strategy, self.statistics)
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write PREFIX-symbol.json and PREFIX-NNNN.params."""

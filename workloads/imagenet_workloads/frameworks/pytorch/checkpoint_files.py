@@ -19,9 +19,11 @@ from safetensors.torch import save as serialize
 from torch import nn
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.frameworks.pytorch import networks
+from imagenet_workloads.frameworks.pytorch import compilation, networks
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
+from imagenet_workloads.train import moving_statistics
+from imagenet_workloads.train.moving_statistics import Rows
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import State
@@ -36,28 +38,76 @@ Tensors = Mapping[str, torch.Tensor]
 Metadata = Mapping[str, str]
 
 
-def save(
-    folder: Path, network: nn.Module, updater: Updater, average: MovingAverage | None = None
-) -> None:
-    """Fill a checkpoint's folder."""
-    if average is not None:
-        _write(folder / AVERAGE, average.network.state_dict(), {})
-    _write(folder / WEIGHTS, network.state_dict(), {})
-    _write(folder / STATES, updater.states(), {_OPTIMIZER: updater.name})
+class Snapshot:
+    """Copied tensors; implements `train.framework.Snapshot`.
 
+    A GPU copies into page-locked memory after what it has been given so far and before the next
+    step, and nobody waits for it until the files are written.
+    """
 
-def state(network: nn.Module, updater: Updater, average: MovingAverage | None = None) -> State:
-    """Return the arrays that `save` would write, as bytes: NumPy has no bfloat16."""
-    parts = {"weights": network.state_dict(), "optimizer": updater.states()}
-    if average is not None:
-        parts["average"] = average.network.state_dict()
-    return {
-        part: {
-            name: tensor.detach().cpu().flatten().view(torch.uint8).numpy()
-            for name, tensor in tensors.items()
+    def __init__(
+        self,
+        network: nn.Module,
+        updater: Updater,
+        statistics: Rows | None = None,
+        average: MovingAverage | None = None,
+        *,
+        compiled: bool | None = None,
+    ) -> None:
+        """Begin to copy.
+
+        Args:
+            network: that is trained.
+            updater: of its weights.
+            statistics: of all devices.
+            average: of the network's values; None without one.
+            compiled: whether compiled code trains; None if that was never asked for.
+        """
+        self._optimizer, self._statistics, self._compiled = updater.name, statistics, compiled
+        parts = {"weights": network.state_dict(), "optimizer": updater.states()}
+        if average is not None:
+            parts["average"] = average.network.state_dict()
+        self._parts = {
+            part: {name: _copy(tensor) for name, tensor in tensors.items()}
+            for part, tensors in parts.items()
         }
-        for part, tensors in parts.items()
-    }
+        self._copied = torch.cuda.current_stream().record_event() if _has_gpu(network) else None
+
+    def save(self, folder: Path) -> None:
+        """Fill a checkpoint's folder."""
+        self._wait()
+        if "average" in self._parts:
+            write(folder / AVERAGE, self._parts["average"], {})
+        write(folder / WEIGHTS, self._parts["weights"], {})
+        write(folder / STATES, self._parts["optimizer"], {_OPTIMIZER: self._optimizer})
+        moving_statistics.save(folder, self._statistics)
+        if self._compiled is not None:
+            compilation.record(folder, self._compiled)
+
+    def state(self) -> State:
+        """Return the arrays that `save` writes, as bytes: NumPy has no bfloat16."""
+        self._wait()
+        arrays = {
+            part: {
+                name: tensor.flatten().view(torch.uint8).numpy() for name, tensor in tensors.items()
+            }
+            for part, tensors in self._parts.items()
+        }
+        return {**arrays, **moving_statistics.state(self._statistics)}
+
+    def _wait(self) -> None:
+        if self._copied is not None:
+            self._copied.synchronize()
+
+
+def _has_gpu(network: nn.Module) -> bool:
+    return any(parameter.is_cuda for parameter in network.parameters())
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous copy in the host's memory, which a GPU may still have to write."""
+    copied = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+    return copied.copy_(tensor.detach(), non_blocking=True)
 
 
 def restore(
@@ -122,7 +172,7 @@ def export(prefix: Path, network: nn.Module, epoch: int, request: NetworkRequest
         "classes": str(request.classes),
         "image_shape": ",".join(map(str, request.image_shape)),
     }
-    put(path, lambda temporary: _write(temporary, network.state_dict(), metadata))
+    put(path, lambda temporary: write(temporary, network.state_dict(), metadata))
     return {"weights": path.name}
 
 
@@ -163,17 +213,27 @@ def _load_weights(origin: Path, network: nn.Module, values: Tensors, name: str) 
         raise InputError(f"{origin}: does not fit {name}: {first}") from None
 
 
-def _write(path: Path, tensors: Tensors, metadata: Metadata) -> None:
-    whole = {name: one.detach().cpu().contiguous() for name, one in tensors.items()}
-    content = memoryview(serialize(whole, {"format": "pt", **metadata}))
-    size = int.from_bytes(content[:8], "little")
-    # safetensors writes metadata in any order; equal values are to have equal bytes.
-    head = json.dumps(json.loads(bytes(content[8 : 8 + size])), sort_keys=True).encode()
+def write(path: Path, tensors: Tensors, metadata: Metadata) -> None:
+    """Write a file of safetensors, one tensor after the other; the library first copies all."""
+    # One number of each, by which the library says type names and the order of the tensors.
+    numbers = {name: torch.zeros(1, dtype=one.dtype) for name, one in tensors.items()}
+    described = serialize(numbers, {"format": "pt", **metadata})
+    size = int.from_bytes(described[:8], "little")
+    fields = json.loads(described[8 : 8 + size])
+    order = sorted(tensors, key=lambda name: fields[name]["data_offsets"])
+    end = 0
+    for name in order:
+        begin, end = end, end + tensors[name].nbytes
+        fields[name] |= {"shape": list(tensors[name].shape), "data_offsets": [begin, end]}
+    # The library writes metadata in any order; equal values are to have equal bytes.
+    head = json.dumps(fields, sort_keys=True).encode()
     head += b" " * (-len(head) % 8)
     # Python's own write has an OSError with a number, which says whether the volume is full.
     with path.open("wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
-        file.write(content[8 + size :])
+        for name in order:
+            whole = tensors[name].detach().cpu().contiguous()
+            file.write(whole.flatten().view(torch.uint8).numpy().data)
 
 
 def read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

@@ -16,9 +16,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from imagenet_workloads.frameworks.pytorch import compilation
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
-from imagenet_workloads.frameworks.pytorch.checkpoint_files import export, save, state
+from imagenet_workloads.frameworks.pytorch.checkpoint_files import Snapshot, export
 from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
 from imagenet_workloads.frameworks.pytorch.compile_cache import CompileCache
 from imagenet_workloads.frameworks.pytorch.gradients_ready import GradientsReady
@@ -38,7 +37,6 @@ from imagenet_workloads.train.moving_statistics import (
     Rows,
 )
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.sharding import seed_of
 
 
@@ -176,17 +174,15 @@ class PyTorchLearner:
         """Average BatchNorm's statistics over all processes, until the next step."""
         self.statistics.average()
 
-    def save(self, folder: Path) -> None:
-        """Write weights, statistics, their moving average, and the optimizer's arrays."""
-        save(folder, self.network, self.updater, self.average)
-        self.statistics.save(folder)
-        if self._compiled is not None:
-            compilation.record(folder, self._compiled.is_compiled)
-
-    def state(self) -> State:
-        """Return weights, statistics, their moving average, and the optimizer's arrays."""
-        parts = state(self.network, self.updater, self.average)
-        return {**parts, **self.statistics.state()}
+    def snapshot(self) -> Snapshot:
+        """Copy weights, statistics, their moving average, and the optimizer's arrays."""
+        return Snapshot(
+            self.network,
+            self.updater,
+            self.statistics.of_all,
+            self.average,
+            compiled=None if self._compiled is None else self._compiled.is_compiled,
+        )
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write PREFIX-NNNN.safetensors."""
@@ -213,11 +209,13 @@ class PyTorchLearner:
         ]
 
     def _read_statistics(self) -> Rows:
-        parts = [buffer.detach().cpu().flatten().numpy() for buffer in self._moving()]
-        return np.concatenate([*parts, np.empty(0, np.float32)], dtype=np.float32)[None]
+        # In one piece: each copy of its own would wait for the GPU.
+        parts = [buffer.detach().flatten().float() for buffer in self._moving()]
+        whole = torch.cat(parts) if parts else torch.empty(0)
+        return np.array(whole.cpu().numpy())[None]
 
     def _write_statistics(self, rows: Rows) -> None:
-        values = torch.tensor(rows[0])
+        values = torch.tensor(rows[0]).to(self._strategy.device)
         buffers = self._moving()
         parts = values.split([buffer.numel() for buffer in buffers])
         with torch.no_grad():

@@ -15,6 +15,7 @@ returns `probabilities`. Imports TensorFlow.
 import secrets
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +34,49 @@ from imagenet_workloads.frameworks.tensorflow.weights import (
     read_values,
     save_arrays,
 )
+from imagenet_workloads.train import moving_statistics
+from imagenet_workloads.train.moving_statistics import MovingStatistics, Rows
 from imagenet_workloads.train.options import Options
+from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.result import put
 from imagenet_workloads.train.resume import ResumePoint
 
 WEIGHTS, STATES = "weights.npz", "states.npz"
 
 
-def save(folder: Path, weights: list[Named], statistics: list[Named], states: Arrays) -> None:
-    """Fill a checkpoint's folder."""
-    save_arrays(folder / WEIGHTS, read_values([*weights, *statistics]))
-    save_arrays(folder / STATES, states)
+@dataclass(frozen=True)
+class Snapshot:
+    """Copied arrays; implements `train.framework.Snapshot`.
+
+    Attributes:
+        weights: the network's, and its averaged statistics.
+        optimizer: the optimizer's.
+        statistics: of all devices.
+    """
+
+    weights: Arrays
+    optimizer: Arrays
+    statistics: Rows | None
+
+    @classmethod
+    def of(
+        cls, variables: list[Named], optimizer: Optimizer, statistics: MovingStatistics
+    ) -> "Snapshot":
+        """Copy what a checkpoint holds. On a CPU TensorFlow's arrays are its variables' memory."""
+        weights = {name: array.copy() for name, array in read_values(variables).items()}
+        states = {name: array.copy() for name, array in optimizer.states().items()}
+        return cls(weights, states, statistics.of_all)
+
+    def save(self, folder: Path) -> None:
+        """Fill a checkpoint's folder."""
+        save_arrays(folder / WEIGHTS, self.weights)
+        save_arrays(folder / STATES, self.optimizer)
+        moving_statistics.save(folder, self.statistics)
+
+    def state(self) -> State:
+        """Return what `save` writes."""
+        parts = {"weights": self.weights, "optimizer": self.optimizer}
+        return {**parts, **moving_statistics.state(self.statistics)}
 
 
 def restore(options: Options, model: Any, optimizer: Optimizer, resume_point: ResumePoint) -> bool:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from imagenet_workloads.frameworks.tensorflow.checkpoint_files import export, save
+from imagenet_workloads.frameworks.tensorflow.checkpoint_files import Snapshot, export
 from imagenet_workloads.frameworks.tensorflow.layers import Dropout
 from imagenet_workloads.frameworks.tensorflow.optimizers import Optimizer
 from imagenet_workloads.frameworks.tensorflow.strategies import Strategy
 from imagenet_workloads.frameworks.tensorflow.tables import Tables
-from imagenet_workloads.frameworks.tensorflow.weights import Named, local, named, read_values
+from imagenet_workloads.frameworks.tensorflow.weights import Named, local, named
 from imagenet_workloads.reading.batches import PADDING
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.data import Batch
@@ -30,7 +30,6 @@ from imagenet_workloads.train.moving_statistics import (
     MovingStatistics,
     Rows,
 )
-from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.sharding import seed_of
 
 
@@ -112,16 +111,10 @@ class TensorFlowLearner:
         """Average BatchNorm's statistics over all replicas of all workers, until the next step."""
         self.moving_statistics.average()
 
-    def save(self, folder: Path) -> None:
-        """Write weights, statistics and the optimizer's arrays."""
-        save(folder, self.weights, self.statistics, self.optimizer.states())
-        self.moving_statistics.save(folder)
-
-    def state(self) -> State:
-        """Return weights, statistics and the optimizer's arrays."""
-        weights = read_values([*self.weights, *self.statistics])
-        parts = {"weights": weights, "optimizer": self.optimizer.states()}
-        return {**parts, **self.moving_statistics.state()}
+    def snapshot(self) -> Snapshot:
+        """Copy weights, statistics and the optimizer's arrays."""
+        variables = [*self.weights, *self.statistics]
+        return Snapshot.of(variables, self.optimizer, self.moving_statistics)
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write PREFIX/, a SavedModel, and PREFIX-NNNN.npz, its values by MXNet's names."""

@@ -1,0 +1,33 @@
+"""How long checkpoints hold training up."""
+
+from imagenet_workloads.train.stalls import USUAL_STEPS, Stalls
+
+
+def test_a_stall_is_what_touched_steps_take_above_the_median_of_the_others() -> None:
+    stalls = Stalls()
+    assert stalls.mean is None
+    for seconds in (0.25, 0.5, 0.75):
+        stalls.step(seconds, touched=False)
+    stalls.checkpoint()
+    for seconds in (1.5, 0.25, 0.75):
+        stalls.step(seconds, touched=True)
+    assert (stalls.mean, stalls.longest) == (1.25, 1.0)
+    stalls.checkpoint()
+    assert stalls.mean == 0.625
+
+
+def test_a_usual_step_is_one_of_the_last() -> None:
+    stalls = Stalls()
+    stalls.checkpoint()
+    for seconds in (8.0, 1.0):
+        for _ in range(USUAL_STEPS):
+            stalls.step(seconds, touched=False)
+    stalls.step(3.0, touched=True)
+    assert stalls.mean == 2.0
+
+
+def test_the_first_step_has_no_usual_one_to_compare_with() -> None:
+    stalls = Stalls()
+    stalls.checkpoint()
+    stalls.step(60.0, touched=True)
+    assert stalls.mean == 0.0
