@@ -156,6 +156,7 @@ REMAINING: Final = "estimated_remaining_seconds"
 VALIDATION: Final = "accuracy.validation"
 CHECKPOINT: Final = "checkpoint_epoch"
 LOOP_CPU: Final = "loop_cpu_seconds"
+CHECKPOINT_STALL: Final = "checkpoint_stall_seconds"
 
 FIGURES: Final = (
     Figure(
@@ -222,6 +223,20 @@ FIGURES: Final = (
         MICROSECONDS,
         Combine.RANK_0,
         "imagenet_train_loop_cpu_seconds",
+        lasts=True,
+    ),
+    Figure(
+        CHECKPOINT_STALL,
+        MICROSECONDS,
+        Combine.RANK_0,
+        "imagenet_train_checkpoint_stall_seconds",
+        lasts=True,
+    ),
+    Figure(
+        "checkpoint_every_seconds",
+        SECONDS,
+        Combine.RANK_0,
+        "imagenet_train_checkpoint_interval_seconds",
         lasts=True,
     ),
 )

@@ -263,6 +263,13 @@ class TrainingFigures(Model):
     """The median CPU time of a step in the training thread of rank 0, outside the framework's
     learner."""
 
+    checkpoint_stall_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
+    """How long a checkpoint holds training up: the time above the median step, summed over the
+    steps during which it or its receipt is copied, written or hashed. The mean of this attempt."""
+
+    checkpoint_every_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
+    """The time from one checkpoint to the next within an epoch, as it is in force."""
+
 
 class TrainingStatus(TrainingFigures):
     """The current attempt, or the last."""

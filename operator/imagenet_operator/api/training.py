@@ -42,7 +42,8 @@ class Checkpoint(Model):
     """Save a checkpoint after this many epochs."""
 
     every_seconds: Seconds | None = None
-    """Save a checkpoint also within an epoch, this long after the last one."""
+    """Save a checkpoint also within an epoch, this long after the last one. Absent: 600, or 200
+    times what a checkpoint holds training up if that is more; the status has the value in force."""
 
     keep: PositiveInt = 3
     """The number of checkpoints to keep; older ones are deleted."""

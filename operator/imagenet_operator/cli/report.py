@@ -109,7 +109,9 @@ def document(
     is_lost = keeps_nothing(job.status, spent)
     lost = time_account.lost_steps(job.status)
     gpu_hours = time.gpu_hours or 0.0
-    loop_cpu = None if job.status.training is None else job.status.training.loop_cpu_seconds
+    training = job.status.training
+    loop_cpu = None if training is None else training.loop_cpu_seconds
+    stall = None if training is None else training.checkpoint_stall_seconds
     return {
         "name": job.metadata.name,
         "phase": job.status.phase,
@@ -121,6 +123,7 @@ def document(
         "images": images(job.status),
         "attempts": 0 if job.status.training is None else job.status.training.attempt + 1,
         **({} if loop_cpu is None else {"loopCpuSeconds": loop_cpu}),
+        **({} if stall is None else {"checkpointStallSeconds": stall}),
         "gpuHours": gpu_hours,
         **({} if price is None else {"cost": round(gpu_hours * price, 2)}),
         **({} if watts is None else {"kilowattHours": round(gpu_hours * watts / 1000, 3)}),
@@ -167,6 +170,9 @@ def text(found: dict[str, Any]) -> str:
         "attempts": str(found["attempts"]),
         "loop CPU": f"{1000 * found['loopCpuSeconds']:,.2f} ms a step"
         if "loopCpuSeconds" in found
+        else None,
+        "stall": f"{1000 * found['checkpointStallSeconds']:,.0f} ms a checkpoint"
+        if "checkpointStallSeconds" in found
         else None,
         "GPU-hours": f"{found['gpuHours']:,.2f}",
         "cost": f"{found['cost']:,.2f}" if "cost" in found else None,

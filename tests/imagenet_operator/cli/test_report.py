@@ -28,7 +28,12 @@ STATUS: dict[str, Any] = {
         "images": {"train": 1000, "validation": 100},
         "shards": 2,
     },
-    "training": {"attempt": 1, "finishedEpochs": "5/5", "loopCpuSeconds": 0.000212},
+    "training": {
+        "attempt": 1,
+        "finishedEpochs": "5/5",
+        "loopCpuSeconds": 0.000212,
+        "checkpointStallSeconds": 0.0125,
+    },
     "time": {
         "phases": {"redone": 100.0, "stepping": 1500.0, "queueing": 400.0},
         "goodput": 0.75,
@@ -46,6 +51,7 @@ goodput    75.0%
 images     5,000
 attempts   2
 loop CPU   0.21 ms a step
+stall      12 ms a checkpoint
 GPU-hours  4.00
 cost       10.00
 energy     2.80 kWh
@@ -81,6 +87,7 @@ def test_the_report_for_scripts(workdir: Path, capsys: pytest.CaptureFixture[str
         "images": 5000,
         "attempts": 2,
         "loopCpuSeconds": 0.000212,
+        "checkpointStallSeconds": 0.0125,
         "gpuHours": 4.0,
     }
 

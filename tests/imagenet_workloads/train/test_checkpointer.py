@@ -1,6 +1,8 @@
 """When a checkpoint is written, and by whom."""
 
 import logging
+import os
+import signal
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,10 +68,11 @@ class Scene:
         workers: int = 1,
         ordered_batch: int | None = None,
         ledger: "SlowLedger | None" = None,
+        learner: Averaging | None = None,
     ) -> None:
         self.now, self.folder = 1000.0, folder
         options = parse([*arguments, "--checkpoint-keep", "9"], {})
-        self.registry, self.learner = Registry(Environment()), Averaging()
+        self.registry, self.learner = Registry(Environment()), learner or Averaging()
         self.checkpointer = Checkpointer(
             options.output,
             CheckpointStore(folder, 0, Identity("u", "h"), keep=9),
@@ -272,6 +275,45 @@ def test_after_an_error_of_training_a_checkpoint_is_completed_unless_it_needs_ot
     scene.checkpointer.within_epoch(Position(0, 3))
     scene.checkpointer.close()
     assert [path.name for path in (tmp_path / "attempts/r0/checkpoints").iterdir()] == remain
+
+
+class Deadly(Averaging):
+    """A learner whose copies kill the process when they have written so many bytes."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__()
+        self.last = last
+
+    def snapshot(self) -> "Deadly":  # type: ignore[override]
+        return self
+
+    def save(self, folder: Path) -> None:
+        with (folder / "weights").open("wb", buffering=0) as file:
+            for number in range(self.last):
+                file.write(bytes([number]))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_killed_at_any_byte_of_a_write_beside_training_the_former_checkpoint_is_whole(
+    tmp_path: Path,
+) -> None:
+    former = Scene(tmp_path)
+    former.checkpointer.within_epoch(Position(0, 3))
+    former.checkpointer.finish()
+    former.checkpointer.close()
+    for last in range(100):
+        if (child := os.fork()) == 0:
+            scene = Scene(tmp_path, learner=Deadly(last))
+            scene.checkpointer.within_epoch(Position(0, 4))
+            scene.checkpointer.finish()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status)
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        found = CheckpointStore(tmp_path, 1, Identity("u", "h"), keep=9).newest()
+        assert found is not None
+        assert found.position == Position(0, 3)
+        assert (found.folder / "weights").read_bytes() == b"0"
 
 
 def test_an_error_of_the_write_ends_training_at_its_next_step(tmp_path: Path) -> None:

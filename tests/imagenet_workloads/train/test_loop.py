@@ -22,7 +22,6 @@ from imagenet_workloads.train.inputs import plain_inputs
 from imagenet_workloads.train.loop import TrainingLoop
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule
-from imagenet_workloads.train.stalls import Stalls
 from support.framework_doubles import Alone, Learner
 
 SHAPE = (1, 4, 4)
@@ -63,9 +62,6 @@ class Checkpointer:
 
     is_busy, is_synced = False, True
 
-    def __init__(self) -> None:
-        self.stalls = Stalls()
-
     def is_due(self) -> bool:
         return False
 
@@ -74,6 +70,9 @@ class Checkpointer:
 
     def after_step(self, position: Position, *, synced: bool) -> bool:
         return False
+
+    def time(self, step: float, *, touched: bool) -> None:
+        pass
 
     def after_epoch(self, epochs_done: int) -> None:
         pass

@@ -169,6 +169,8 @@ class Finished:
         seconds: The time of rank 0 by phase.
         loop_cpu_seconds: The median CPU time of a step of rank 0 outside the learner; None if it
             trained no image.
+        checkpoint_stall_seconds: How long a checkpoint held training up, the mean; None without
+            one.
     """
 
     epochs: int
@@ -177,6 +179,7 @@ class Finished:
     images_per_second: float | None = None
     seconds: dict[str, float] | None = None
     loop_cpu_seconds: float | None = None
+    checkpoint_stall_seconds: float | None = None
 
     def sentence(self) -> str:
         """The event as one line for a person."""

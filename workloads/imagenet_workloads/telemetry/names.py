@@ -154,6 +154,19 @@ TRAIN_LOOP_CPU = Metric(
     "Median CPU time of the training thread in a step, outside the learner of the framework; over "
     "the last 1,000 steps without a checkpoint or a receipt.",
 )
+TRAIN_CHECKPOINT_STALL = Metric(
+    "imagenet_train_checkpoint_stall_seconds",
+    MetricType.GAUGE,
+    "seconds",
+    "Time above the median step, summed over the steps during which a checkpoint or its receipt is "
+    "copied, written or hashed; mean of the checkpoints of this worker, which has rank 0.",
+)
+TRAIN_CHECKPOINT_INTERVAL = Metric(
+    "imagenet_train_checkpoint_interval_seconds",
+    MetricType.GAUGE,
+    "seconds",
+    "Time from one checkpoint to the next within an epoch, as it is in force.",
+)
 TRAIN_BEFORE_EXCHANGE = Metric(
     "imagenet_train_before_exchange_seconds_total",
     MetricType.COUNTER,
@@ -384,6 +397,8 @@ TRAINING = (
     TRAIN_DECODE_WAIT,
     TRAIN_DECODERS,
     TRAIN_LOOP_CPU,
+    TRAIN_CHECKPOINT_STALL,
+    TRAIN_CHECKPOINT_INTERVAL,
     TRAIN_BEFORE_EXCHANGE,
     TRAIN_EXCHANGES,
     TRAIN_EPOCH,

@@ -196,6 +196,11 @@ class TrainingRecorder:
         self._copied = 0.0
         self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
 
+    def checkpoint_stall(self, mean: float | None, interval: float) -> None:
+        """Set the stall of a checkpoint and the time between two of them, in seconds."""
+        self._set_known(names.TRAIN_CHECKPOINT_STALL, mean)
+        self._registry.set(names.TRAIN_CHECKPOINT_INTERVAL, interval)
+
     def _export_time(self) -> None:
         with self._exporting:  # two scrapes may come at once
             for phase, seconds in self.time.seconds().items():

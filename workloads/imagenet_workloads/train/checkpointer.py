@@ -88,6 +88,7 @@ class Checkpointer:
         # Ends when the checkpoint in flight may count on the ledgers of all workers.
         self._all_synced: Future[None] | None = None
         self._is_waited_for = False
+        self._report_stall()
         if options.model_prefix and group.rank == 0:
             make_folder(Path(options.model_prefix).parent)
 
@@ -167,6 +168,17 @@ class Checkpointer:
         if prefix and self._group.rank == 0 and finished % self._options.save_period == 0:
             self._export(Path(prefix), finished)
 
+    def time(self, step: float, *, touched: bool) -> None:
+        """Count a step for the stall of checkpoints.
+
+        Args:
+            step: the seconds that it took, with what was saved after it.
+            touched: whether something was saved, written or hashed meanwhile.
+        """
+        self.stalls.step(step, touched=touched)
+        if touched:
+            self._report_stall()
+
     def finish(self) -> None:
         """Return when all is written; all ranks of a collective strategy come here together.
 
@@ -183,6 +195,10 @@ class Checkpointer:
         if self._all_synced is not None and not self._all_synced.done():
             self._all_synced.set_exception(DroppedError("training has failed"))
         self._thread.shutdown()
+
+    def _report_stall(self) -> None:
+        if self._group.rank == 0:
+            self._reporter.stall(self.stalls.mean, self.interval)
 
     def _export(self, prefix: Path, finished: int) -> None:
         self._reporter.phase(Phase.EXPORTING)

@@ -155,7 +155,7 @@ class TrainingLoop:
                 saving += time.monotonic() - step_ended
             else:
                 self.reporter.loop_cpu(own_cpu)
-            self.checkpointer.stalls.step(
+            self.checkpointer.time(
                 time.monotonic() - step_started,
                 touched=was_busy or has_saved or self.checkpointer.is_busy,
             )

@@ -169,6 +169,10 @@ class Reporter:
         self._recorder.checkpoint(position.epoch)
         self.write(events.CheckpointWritten(position.epoch, position.batch, position.name, seconds))
 
+    def stall(self, mean: float | None, interval: float) -> None:
+        """Report how long a checkpoint holds training up, and how often there is one."""
+        self._recorder.checkpoint_stall(mean, interval)
+
     def write(self, event: events.Event) -> None:
         """Write an event to the attempt's log, if this worker keeps it, and call the listener."""
         if self._log is not None:

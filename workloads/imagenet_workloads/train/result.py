@@ -77,6 +77,7 @@ class Result:
     seconds: Callable[[], Mapping[TimePhase, float]]
     measured: Callable[[], Mapping[str, float]]
     loop_cpu: Callable[[], float | None]
+    checkpoint_stall: float | None = None
     receipts: Sequence[Receipt] = ()
 
     def document(self, model: Mapping[str, str], completed_at: datetime) -> dict[str, Any]:
@@ -96,6 +97,7 @@ class Result:
                 "images": self.images,
                 "imagesPerSecond": self.images_per_second,
                 "loopCpuSeconds": self.loop_cpu(),
+                "checkpointStallSeconds": self.checkpoint_stall,
                 "measured": {name: round(total, 6) for name, total in self.measured().items()},
             },
             "model": dict(model),

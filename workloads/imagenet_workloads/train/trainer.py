@@ -151,7 +151,11 @@ def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) ->
         outcome.validation = fit.validate(epochs - 1)
     if group.rank == 0:
         result = _result(worker, group, data, resume_point, outcome, started_at)
-        result = replace(result, receipts=fit.checkpointer.receipts)
+        result = replace(
+            result,
+            receipts=fit.checkpointer.receipts,
+            checkpoint_stall=fit.checkpointer.stalls.mean,
+        )
         worker.store.refuse_later_attempt()
         folder = worker.store.attempt_folder
         worker.recorder.phase(Phase.EXPORTING)
@@ -380,4 +384,6 @@ def _finished(result: Result) -> events.Finished:
     seconds = {phase.value: round(spent, 3) for phase, spent in result.seconds().items()}
     top1 = None if counts is None else counts.accuracy(counts.top1)
     top5 = None if counts is None else counts.accuracy(counts.top5)
-    return events.Finished(epochs, top1, top5, speed, seconds, result.loop_cpu())
+    return events.Finished(
+        epochs, top1, top5, speed, seconds, result.loop_cpu(), result.checkpoint_stall
+    )

@@ -17,6 +17,7 @@ from imagenet_operator.api.base import Model
 from imagenet_operator.api.fields import COUNT_MAXIMUM, Fraction, LongCount, Speed
 from imagenet_operator.api.figures import (
     CHECKPOINT,
+    CHECKPOINT_STALL,
     EPOCH,
     FIGURES,
     LOOP_CPU,
@@ -57,6 +58,9 @@ class TerminationMessage(Model):
 
     loop_cpu_seconds: Annotated[float, Ge(0)] | None = None
     """The median CPU time of a step of rank 0 outside the framework's learner."""
+
+    checkpoint_stall_seconds: Annotated[float, Ge(0)] | None = None
+    """How long a checkpoint held training up, the mean."""
 
     workers: LongCount | None = None
     """The processes that read at the same time."""
@@ -133,6 +137,8 @@ def final(training: TrainingStatus) -> TrainingStatus:
         new[VALIDATION] = first.top1
     if first.loop_cpu_seconds is not None:
         new[LOOP_CPU] = first.loop_cpu_seconds
+    if first.checkpoint_stall_seconds is not None:
+        new[CHECKPOINT_STALL] = first.checkpoint_stall_seconds
     speed = (
         _reading_speed(list(found.values())) if first.event == "read" else first.images_per_second
     )

@@ -10,7 +10,7 @@ from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import checkpoint_files, optimizers
-from imagenet_workloads.frameworks.mxnet.checkpoint_files import save
+from imagenet_workloads.frameworks.mxnet.checkpoint_files import Snapshot
 from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
@@ -43,7 +43,7 @@ def trained(folder: Path, made: Replicas) -> ResumePoint:
     strategy = strategy_for(made, parse([]))
     made.forward_backward(mx.nd.ones((2, *SHAPE)), mx.nd.zeros(2))
     strategy.update(Flags())
-    save(folder, made, strategy)
+    Snapshot.of(made, strategy, None).save(folder)
     return ResumePoint(Position(1, 0), folder, continues=True)
 
 

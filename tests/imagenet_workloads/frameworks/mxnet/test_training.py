@@ -56,6 +56,7 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
         "top5": found["validation"]["top5"],
         "imagesPerSecond": found["train"]["imagesPerSecond"],
         "loopCpuSeconds": found["train"]["loopCpuSeconds"],
+        "checkpointStallSeconds": found["train"]["checkpointStallSeconds"],
     }
     assert said["loopCpuSeconds"] > 0
     assert found["train"]["images"] == 5 * 600

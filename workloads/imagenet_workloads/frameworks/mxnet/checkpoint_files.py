@@ -18,7 +18,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Strategy
 from imagenet_workloads.train import moving_statistics
-from imagenet_workloads.train.moving_statistics import MovingStatistics, Rows
+from imagenet_workloads.train.moving_statistics import Rows
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.result import put
@@ -55,14 +55,13 @@ class Snapshot:
     statistics: Rows | None
 
     @classmethod
-    def of(cls, replicas: Replicas, strategy: Strategy, statistics: MovingStatistics) -> "Snapshot":
+    def of(cls, replicas: Replicas, strategy: Strategy, statistics: Rows | None) -> "Snapshot":
         """Copy what a checkpoint holds, and wait for it.
 
         MXNet's engine does not know that the next step moves the statistics (`replicas`).
         """
-        found = cls(
-            replicas.symbol.tojson(), replicas.parameters(), strategy.states(), statistics.of_all
-        )
+        symbol, parameters = replicas.symbol.tojson(), replicas.parameters()
+        found = cls(symbol, parameters, strategy.states(), statistics)
         mx.nd.waitall()
         return found
 

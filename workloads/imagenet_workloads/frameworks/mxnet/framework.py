@@ -206,7 +206,7 @@ class MXNetLearner:
 
     def snapshot(self) -> Snapshot:
         """Copy the symbol, weights, statistics and the optimizer's state."""
-        return Snapshot.of(self._replicas, self._strategy, self.statistics)
+        return Snapshot.of(self._replicas, self._strategy, self.statistics.of_all)
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write PREFIX-symbol.json and PREFIX-NNNN.params."""

@@ -33,6 +33,8 @@ from imagenet_workloads.train.resume import ResumePoint
 WEIGHTS, STATES = "weights.safetensors", "states.safetensors"
 AVERAGE = "average.safetensors"
 _OPTIMIZER = "optimizer"
+# Bytes; a tensor of any type may begin there.
+_ALIGNMENT = 64
 
 Tensors = Mapping[str, torch.Tensor]
 Metadata = Mapping[str, str]
@@ -41,8 +43,8 @@ Metadata = Mapping[str, str]
 class Snapshot:
     """Copied tensors; implements `train.framework.Snapshot`.
 
-    A GPU copies into page-locked memory after what it has been given so far and before the next
-    step, and nobody waits for it until the files are written.
+    A GPU copies within its memory, between two steps. Another stream then brings the copies into
+    page-locked memory beside the steps that follow.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Snapshot:
         *,
         compiled: bool | None = None,
     ) -> None:
-        """Begin to copy.
+        """Copy.
 
         Args:
             network: that is trained.
@@ -67,47 +69,70 @@ class Snapshot:
         parts = {"weights": network.state_dict(), "optimizer": updater.states()}
         if average is not None:
             parts["average"] = average.network.state_dict()
+        device = next(network.parameters()).device
+        self._copied = None
+        if device.type != "cuda":
+            self._parts = host_copies(parts)
+            return
         self._parts = {
-            part: {name: _copy(tensor) for name, tensor in tensors.items()}
+            part: {name: tensor.detach().clone() for name, tensor in tensors.items()}
             for part, tensors in parts.items()
         }
-        self._copied = torch.cuda.current_stream().record_event() if _has_gpu(network) else None
+        self._copied = torch.cuda.current_stream(device).record_event()
 
     def save(self, folder: Path) -> None:
         """Fill a checkpoint's folder."""
-        self._wait()
-        if "average" in self._parts:
-            write(folder / AVERAGE, self._parts["average"], {})
-        write(folder / WEIGHTS, self._parts["weights"], {})
-        write(folder / STATES, self._parts["optimizer"], {_OPTIMIZER: self._optimizer})
+        parts = self._on_host()
+        if "average" in parts:
+            write(folder / AVERAGE, parts["average"], {})
+        write(folder / WEIGHTS, parts["weights"], {})
+        write(folder / STATES, parts["optimizer"], {_OPTIMIZER: self._optimizer})
         moving_statistics.save(folder, self._statistics)
         if self._compiled is not None:
             compilation.record(folder, self._compiled)
 
     def state(self) -> State:
         """Return the arrays that `save` writes, as bytes: NumPy has no bfloat16."""
-        self._wait()
         arrays = {
             part: {
                 name: tensor.flatten().view(torch.uint8).numpy() for name, tensor in tensors.items()
             }
-            for part, tensors in self._parts.items()
+            for part, tensors in self._on_host().items()
         }
         return {**arrays, **moving_statistics.state(self._statistics)}
 
-    def _wait(self) -> None:
-        if self._copied is not None:
-            self._copied.synchronize()
+    def _on_host(self) -> Mapping[str, Tensors]:
+        if self._copied is None:
+            return self._parts
+        device = next(iter(self._parts["weights"].values())).device
+        stream = torch.cuda.Stream(device)
+        with torch.cuda.stream(stream):
+            stream.wait_event(self._copied)
+            found = host_copies(self._parts)
+        stream.synchronize()
+        return found
 
 
-def _has_gpu(network: nn.Module) -> bool:
-    return any(parameter.is_cuda for parameter in network.parameters())
+def host_copies(parts: Mapping[str, Tensors]) -> dict[str, dict[str, torch.Tensor]]:
+    """Copy tensors into one piece of the host's memory, contiguous each.
 
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a contiguous copy in the host's memory, which a GPU may still have to write."""
-    copied = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-    return copied.copy_(tensor.detach(), non_blocking=True)
+    It is page-locked for a GPU, whose current stream may still have to write it.
+    """
+    sizes = {
+        (part, name): -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
+        for part, tensors in parts.items()
+        for name, tensor in tensors.items()
+    }
+    on_gpu = any(tensor.is_cuda for tensors in parts.values() for tensor in tensors.values())
+    pieces = torch.empty(sum(sizes.values()), dtype=torch.uint8, pin_memory=on_gpu)
+    found: dict[str, dict[str, torch.Tensor]] = {part: {} for part in parts}
+    begin = 0
+    for (part, name), size in sizes.items():
+        tensor = parts[part][name].detach()
+        piece = pieces[begin : begin + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+        found[part][name] = piece.copy_(tensor, non_blocking=True)
+        begin += size
+    return found
 
 
 def restore(

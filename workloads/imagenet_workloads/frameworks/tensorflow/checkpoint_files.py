@@ -35,7 +35,7 @@ from imagenet_workloads.frameworks.tensorflow.weights import (
     save_arrays,
 )
 from imagenet_workloads.train import moving_statistics
-from imagenet_workloads.train.moving_statistics import MovingStatistics, Rows
+from imagenet_workloads.train.moving_statistics import Rows
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.result import put
@@ -60,12 +60,12 @@ class Snapshot:
 
     @classmethod
     def of(
-        cls, variables: list[Named], optimizer: Optimizer, statistics: MovingStatistics
+        cls, variables: list[Named], optimizer: Optimizer, statistics: Rows | None
     ) -> "Snapshot":
         """Copy what a checkpoint holds. On a CPU TensorFlow's arrays are its variables' memory."""
         weights = {name: array.copy() for name, array in read_values(variables).items()}
         states = {name: array.copy() for name, array in optimizer.states().items()}
-        return cls(weights, states, statistics.of_all)
+        return cls(weights, states, statistics)
 
     def save(self, folder: Path) -> None:
         """Fill a checkpoint's folder."""

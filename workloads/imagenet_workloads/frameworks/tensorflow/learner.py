@@ -114,7 +114,7 @@ class TensorFlowLearner:
     def snapshot(self) -> Snapshot:
         """Copy weights, statistics and the optimizer's arrays."""
         variables = [*self.weights, *self.statistics]
-        return Snapshot.of(variables, self.optimizer, self.moving_statistics)
+        return Snapshot.of(variables, self.optimizer, self.moving_statistics.of_all)
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write PREFIX/, a SavedModel, and PREFIX-NNNN.npz, its values by MXNet's names."""

@@ -245,7 +245,10 @@ class OutputOptions:
     )
     checkpoint_every_epochs: int = option(1, "0 is only at the end", kinds.count)
     checkpoint_every_seconds: float | None = option(
-        None, "also within an epoch, this many seconds apart", kinds.amount_above_zero
+        None,
+        "also within an epoch, this many seconds apart; absent: 600, or 200 times what a "
+        "checkpoint holds training up if that is more",
+        kinds.amount_above_zero,
     )
     checkpoint_keep: int = option(3, "complete checkpoints that stay", kinds.positive)
     init_from: Path | None = option(

@@ -19,7 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 from imagenet_workloads.rendezvous.ddp import Process
 from imagenet_workloads.train.moving_statistics import Rows, padded
 
-# Of a sum: the others wait while rank 0 writes a checkpoint. A lost process is noticed at once.
+# Of a sum: the others wait while rank 0 waits for a checkpoint in flight. A lost process is
+# noticed at once.
 TIMEOUT = timedelta(minutes=30)
 
 
