@@ -12,6 +12,7 @@ from imagenet_workloads.train.moving_statistics import (
     MovingStatistics,
     Rows,
     padded,
+    save,
 )
 from support.framework_doubles import Alone
 
@@ -59,7 +60,7 @@ def test_a_resumed_worker_evaluates_with_averages_and_trains_with_its_own(
 ) -> None:
     saved = devices.statistics()
     saved.average()
-    saved.save(tmp_path)
+    save(tmp_path, saved.of_all)
     resumed = Devices(devices.values.copy())
     statistics = resumed.statistics()
     statistics.load(tmp_path)
