@@ -7,7 +7,9 @@ programs of the project stay as they are.
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -48,6 +50,15 @@ def _init_process_group(*arguments: Any, device_id: Any = None, **named: Any) ->
     _older_init_process_group(*arguments, **named)
 
 
+class _TorchDynamoException(RuntimeError):  # noqa: N818 - PyTorch's own name
+    """An error of torch.compile, which this version lacks and no story asks for."""
+
+
+_exceptions = ModuleType("torch._dynamo.exc")
+_exceptions.TorchDynamoException = _TorchDynamoException  # type: ignore[attr-defined]
+sys.modules["torch._dynamo"] = ModuleType("torch._dynamo")
+sys.modules["torch._dynamo.exc"] = _exceptions
+torch.Tensor.nbytes = property(lambda tensor: tensor.numel() * tensor.element_size())
 _older_autocast = torch.autocast
 _older_store = distributed.TCPStore
 _older_init_process_group = distributed.init_process_group

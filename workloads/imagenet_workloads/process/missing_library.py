@@ -6,6 +6,7 @@ in the same way, so the new error is permanent and causes no restart.
 
 import re
 import sys
+from importlib.util import find_spec
 
 from imagenet_workloads.errors import InputError, WorkloadError
 
@@ -47,6 +48,12 @@ def explain(error: Exception) -> WorkloadError | None:
         return InputError(f"{library} is missing; {command}")
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
+        is_a_part = error.name != package and package != _OWN_PACKAGE
+        if is_a_part and find_spec(package) is not None:
+            return InputError(
+                f"the Python package {package} in {sys.prefix} has no {error.name}; install a "
+                "version that this project names in its requirements"
+            )
         if package != _OWN_PACKAGE:
             how = f"; {_HOW[package]}" if package in _HOW else ""
             return InputError(f"the Python package {package} is not installed in {sys.prefix}{how}")
