@@ -74,6 +74,7 @@ class StandIn:
     name = "MXNet"
     rank, workers, collective, images_divisor = 0, 1, True, 1
     batches_per_epoch, images, ordered_batch = 3, 6, None
+    compiled: bool | None = None
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate

@@ -48,6 +48,8 @@ class Weights:
 class Learner:
     """A network without weights, which finds every image to be of its first class."""
 
+    compiled: bool | None = None
+
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         return flags, self.predict(batch)
 

@@ -62,6 +62,7 @@ def test_by_default_a_network_that_cannot_be_compiled_trains_as_it_is(
     [said] = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert "no such instruction" in said
     assert "training.compile: false" in said
+    assert (found.compiled, expected.compiled) == (False, None)
     found.snapshot().save(tmp_path)
     # Later attempts begin without compiled code.
     assert not compilation.choose(None, tmp_path, torch.device("cuda"), certain=False)
@@ -76,7 +77,7 @@ def test_by_default_a_missing_compiler_is_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    assert not compilation.choose(None, None, torch.device("cuda"), certain=False)
+    assert compilation.choose(None, None, torch.device("cuda"), certain=False) is False
     [said] = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert "no-such-compiler" in said
 
@@ -122,7 +123,7 @@ def test_a_training_is_compiled_on_a_gpu_and_goes_on_as_it_began(
         compilation.record(tmp_path, recorded)
     resumed = None if recorded is None else tmp_path
     found = compilation.choose(asked, resumed, torch.device(device), certain=certain)
-    assert found is expected
+    assert bool(found) is expected
 
 
 # Two batches an update: the first pass, which is compiled first, exchanges nothing.

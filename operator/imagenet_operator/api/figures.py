@@ -72,6 +72,8 @@ RATE: Final = Number(1, form=",.0f")
 SECONDS: Final = Number(1, form=",.1f")
 MICROSECONDS: Final = Number(6)
 """Of a value in seconds."""
+FLAG: Final = Number(0, 1.0, type="integer")
+"""0 or 1."""
 SHARE: Final = Number(4, 1.0, is_clamped=True)
 
 
@@ -156,6 +158,7 @@ REMAINING: Final = "estimated_remaining_seconds"
 VALIDATION: Final = "accuracy.validation"
 CHECKPOINT: Final = "checkpoint_epoch"
 LOOP_CPU: Final = "loop_cpu_seconds"
+COMPILED: Final = "compiled"
 CHECKPOINT_STALL: Final = "checkpoint_stall_seconds"
 
 FIGURES: Final = (
@@ -224,6 +227,14 @@ FIGURES: Final = (
         Combine.RANK_0,
         "imagenet_train_loop_cpu_seconds",
         lasts=True,
+    ),
+    Figure(
+        COMPILED,
+        FLAG,
+        Combine.RANK_0,
+        "imagenet_train_compiled",
+        lasts=True,
+        worth_a_write=Change(at=1),
     ),
     Figure(
         CHECKPOINT_STALL,

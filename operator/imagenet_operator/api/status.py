@@ -263,6 +263,10 @@ class TrainingFigures(Model):
     """The median CPU time of a step in the training thread of rank 0, outside the framework's
     learner."""
 
+    compiled: Annotated[int, Ge(0), Le(1)] | None = None
+    """1 if compiled code trains, 0 if the network itself does because compiling failed; absent where
+    compiled code was not chosen."""
+
     checkpoint_stall_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
     """How long a checkpoint holds training up: the time above the median step, summed over the
     steps during which it or its receipt is copied, written or hashed. The mean of this attempt."""

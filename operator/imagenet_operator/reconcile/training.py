@@ -151,6 +151,13 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
     global_batch_size = context.job.spec.training.batch_size
     updated = training.model_copy(update=changes)
     context.update(training=figures.carried(updated, context.sample, global_batch_size))
+    if context.training.compiled == 0 and training.compiled != 0:
+        context.record_warning(
+            "TrainingWithoutCompiledCode",
+            "torch.compile failed or has no compiler, so the network trains without compiled code, "
+            f"and is slower; kubectl logs {context.training.rank0_pod} says why. "
+            "spec.training.compile: false leaves it out",
+        )
     _compare_reading(context)
     return seen
 

@@ -119,6 +119,22 @@ def test_gpus_that_wait_for_launches_are_an_event(monkeypatch: pytest.MonkeyPatc
     assert event.message.startswith("2 workers read 128 images/s and do not wait for data; GPUs")
 
 
+def test_training_without_the_compiled_code_that_was_chosen_is_one_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = running()
+    for value in (1.0, 0.0, 0.0):
+        heard = sample(cluster.now, attempt=0, rank0_pod="digits-0", compiled=value)
+        monkeypatch.setattr(cluster, "sample", lambda heard=heard: heard)
+        cluster.reconcile()
+        assert cluster.status.training is not None
+        assert cluster.status.training.compiled == value
+    found = [event for event in cluster.events if event.reason == "TrainingWithoutCompiledCode"]
+    (event,) = found
+    assert event.type == "Warning"
+    assert "kubectl logs digits-0 says why" in event.message
+
+
 def test_members_and_replicas_are_counted_as_they_come_and_go() -> None:
     cluster = running()
     cluster.exit(cluster.finishing_workers()[0], 0)

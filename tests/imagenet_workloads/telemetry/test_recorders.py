@@ -147,6 +147,7 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     training.reading(recorders.ReadingTimes(1.0, 1.0, 1.0, 1.0))
     training.launched(True)
     training.loop_cpu(0.001)
+    training.compiled(True)
     training.checkpoint_stall(0.01, 600.0)
     training.speed(1.0)
     training.learning_rate(0.1)

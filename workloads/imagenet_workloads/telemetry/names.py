@@ -154,6 +154,13 @@ TRAIN_LOOP_CPU = Metric(
     "Median CPU time of the training thread in a step, outside the learner of the framework; over "
     "the last 1,000 steps without a checkpoint or a receipt.",
 )
+TRAIN_COMPILED = Metric(
+    "imagenet_train_compiled",
+    MetricType.GAUGE,
+    "",
+    "Whether compiled code trains (1), or the network itself because compiling failed (0); absent "
+    "where compiled code was not chosen.",
+)
 TRAIN_CHECKPOINT_STALL = Metric(
     "imagenet_train_checkpoint_stall_seconds",
     MetricType.GAUGE,
@@ -397,6 +404,7 @@ TRAINING = (
     TRAIN_DECODE_WAIT,
     TRAIN_DECODERS,
     TRAIN_LOOP_CPU,
+    TRAIN_COMPILED,
     TRAIN_CHECKPOINT_STALL,
     TRAIN_CHECKPOINT_INTERVAL,
     TRAIN_BEFORE_EXCHANGE,

@@ -144,6 +144,10 @@ class TrainingRecorder:
         for metric, more in steps.items():
             self._total(metric, self._totals.get((metric.name,), 0.0) + more)
 
+    def compiled(self, is_compiled: bool | None) -> None:
+        """Set whether compiled code trains; None where it was not chosen."""
+        self._set_known(names.TRAIN_COMPILED, is_compiled)
+
     def loop_cpu(self, seconds: float) -> None:
         """Note the CPU time of the training thread in a step, outside the learner."""
         self._loop_cpu.append(seconds)

@@ -110,7 +110,15 @@ class Snapshot(Protocol):
 
 
 class Learner(Protocol):
-    """A network with its optimizer, on this worker's devices."""
+    """A network with its optimizer, on this worker's devices.
+
+    Attributes:
+        compiled: whether compiled code trains; None where it was not chosen.
+    """
+
+    @property
+    def compiled(self) -> bool | None:
+        """The attribute."""
 
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         """Learn from a batch, together with the other workers.

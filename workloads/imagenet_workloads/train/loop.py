@@ -147,6 +147,7 @@ class TrainingLoop:
             )
             self.reporter.reading(self.data.times())
             self.reporter.launched(outputs.starved)
+            self.reporter.compiled(self.learner.compiled)
             own_cpu = time.thread_time() - self._learner_cpu - own_cpu
             has_saved = self._save(flags, self._after(epoch, done))
             if has_saved:

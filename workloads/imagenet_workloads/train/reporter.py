@@ -122,6 +122,10 @@ class Reporter:
         if starved is not None:
             self._recorder.launched(starved)
 
+    def compiled(self, is_compiled: bool | None) -> None:
+        """Report whether compiled code trains; None where it was not chosen."""
+        self._recorder.compiled(is_compiled)
+
     def loop_cpu(self, seconds: float) -> None:
         """Report the CPU time of this thread in a step, outside the learner."""
         self._recorder.loop_cpu(seconds)

@@ -130,6 +130,8 @@ _UPDATE = -1
 class MXNetLearner:
     """A network on this worker's devices; implements `Learner`."""
 
+    compiled: bool | None = None
+
     def __init__(
         self,
         replicas: Replicas,

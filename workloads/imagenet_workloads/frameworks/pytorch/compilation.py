@@ -25,8 +25,10 @@ from imagenet_workloads.frameworks.pytorch.compile_cache import folder_of_this_u
 _log = logging.getLogger(__name__)
 
 
-def choose(asked: bool | None, resumed: Path | None, device: torch.device, certain: bool) -> bool:
-    """Return whether the network is compiled.
+def choose(
+    asked: bool | None, resumed: Path | None, device: torch.device, certain: bool
+) -> bool | None:
+    """Return whether the network is compiled; False for lack of a compiler, None if it need not be.
 
     Compiled code rounds differently, so a training goes on as it began. Without a compiler, what
     is compiled by default is not, with a warning.
@@ -41,21 +43,23 @@ def choose(asked: bool | None, resumed: Path | None, device: torch.device, certa
         InputError: the checkpoint is damaged.
     """
     if asked is not None:
-        return asked
+        return asked or None
     if resumed is not None:
         # Without the file, it began before compiling was the default.
         path = resumed / COMPILED_FILE
         chosen = path.exists() and Fields.read(path).values.get("compiled") is True
     else:
         chosen = device.type == "cuda" and not certain
-    missing = missing_compiler(device) if chosen else None
+    if not chosen:
+        return None
+    missing = missing_compiler(device)
     if missing is not None:
         _log.warning(
             "training goes on without compiled code, and is slower: %s, or write --compile 0 "
             "(training.compile: false)",
             missing,
         )
-    return chosen and missing is None
+    return missing is None
 
 
 def record(folder: Path, is_compiled: bool) -> None:

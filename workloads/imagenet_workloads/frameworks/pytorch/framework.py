@@ -139,6 +139,7 @@ class PyTorch:
                 # After the average, which is a copy of the network.
                 self._backward_context(network),
                 cache,
+                lacks_compiler=is_compiled is False,
             ),
         )
         if resume_point.folder is not None and resume_point.continues:

@@ -50,6 +50,7 @@ class StepOptions:
         compiled: makes a network's compiled twin, which trains and validates; None without one.
         backward_context: surrounds the backward pass.
         cache: keeps compiled code; None without.
+        lacks_compiler: whether compiled code was chosen, and there is no compiler.
     """
 
     smoothing: float = 0.0
@@ -57,6 +58,7 @@ class StepOptions:
     compiled: Callable[[nn.Module], CompiledNetwork] | None = None
     backward_context: Callable[[], AbstractContextManager[None]] = nullcontext
     cache: CompileCache | None = None
+    lacks_compiler: bool = False
 
 
 class PyTorchLearner:
@@ -143,6 +145,13 @@ class PyTorchLearner:
         self._updates, self._steps = self._updates + 1, 0
         flags_of_all = Flags.of(counted())
         return flags_of_all, replace(_outputs(scores, batch), starved=starved)
+
+    @property
+    def compiled(self) -> bool | None:
+        """Whether compiled code trains; None where it was not chosen."""
+        if self._compiled is not None:
+            return self._compiled.is_compiled
+        return False if self._step.lacks_compiler else None
 
     def gradients_ready(self) -> float | None:
         """Return when the backward pass began to wait for the other processes."""

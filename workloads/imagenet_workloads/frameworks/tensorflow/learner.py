@@ -36,6 +36,8 @@ from imagenet_workloads.train.sharding import seed_of
 class TensorFlowLearner:
     """A network on this worker's devices."""
 
+    compiled: bool | None = None
+
     _ready: float | None = None
 
     def __init__(
