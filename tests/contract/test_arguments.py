@@ -13,7 +13,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 
-from imagenet_operator.api import ImageNetJob, load
+from imagenet_operator.api import ImageNetJob, load, networks
 from imagenet_operator.api import parse as parse_job
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.compatibility import COMBINATIONS
@@ -24,6 +24,7 @@ from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.api.strategies.single import Single
 from imagenet_operator.api.training import TrainingSpec
 from imagenet_operator.manifests import preview
+from imagenet_workloads.train.options.kinds import MOST_SIZES
 from support.job_table import JOBS, KEY
 from support.pod_subset import REFERENCE, REPOSITORY, console_scripts
 from support.random_jobs import jobs
@@ -200,6 +201,17 @@ def test_the_scaling_of_the_learning_rate_is_the_same_on_both_sides() -> None:
 def test_a_precision_is_told_and_absent_is_the_default_of_both_sides() -> None:
     assert worker_options(JOBS["single of pytorch in bfloat16"]).dtype == "bfloat16"
     assert worker_options(JOBS["single of pytorch"]).dtype == "float32"
+
+
+def test_sizes_of_images_arrive_and_eight_are_the_most_on_both_sides() -> None:
+    options, training = (
+        worker_options(JOBS["sizes of images"]),
+        JOBS["sizes of images"].spec.training,
+    )
+    sizes = training.model.image_sizes or ()
+    assert options.image_sizes == tuple((one.epoch, one.size) for one in sizes) != ()
+    assert options.validation_size == training.model.validation_size == 256
+    assert networks.MOST_SIZES == MOST_SIZES
 
 
 def test_every_option_of_a_worker_is_one_that_extra_arguments_may_not_repeat() -> None:

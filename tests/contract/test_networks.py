@@ -48,6 +48,12 @@ def test_a_framework_has_the_networks_that_the_resource_allows_it(
         assert family.smallest <= max(NETWORKS[name].smallest, 1)
 
 
+def test_the_networks_with_a_fixed_input_are_the_same_on_both_sides() -> None:
+    """PyTorch alone trains on several sizes."""
+    for name, family in pytorch.FAMILIES.items():
+        assert family.has_fixed_input == NETWORKS[name].has_fixed_input, name
+
+
 @pytest.mark.parametrize(("name", "layers", "side"), ALLOWED)
 def test_what_the_resource_allows_is_built(name: str, layers: int | None, side: int) -> None:
     model = Network.model_validate(

@@ -16,10 +16,14 @@ from imagenet_workloads.commands import train
 from imagenet_workloads.dataset import RECORD_IO
 from imagenet_workloads.frameworks.mxnet.data import choose
 from imagenet_workloads.reading import batches, lane_reader, ordered_data
+from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.lane_reader import LaneReader
+from imagenet_workloads.reading.layouts import Normalized
 from imagenet_workloads.reading.windows import Wanted, Windows
 from imagenet_workloads.rendezvous.ddp import Process
 from imagenet_workloads.train import order
+from imagenet_workloads.train.data import Batch
+from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from support.image_splits import open_images
 from support.job_table import manifest, members, read
@@ -97,6 +101,34 @@ def test_a_reader_has_the_slots_and_at_most_the_windows_of_the_figure(
     windows = max(memories)
     assert sum(size for size, _ in memories) - windows[0] == memory.slots
     assert 0 < windows[1] <= memory.windows
+
+
+def test_slots_have_the_largest_size_of_training_and_the_size_of_validation(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "dataset", 200, 40)
+    sizes = [{"epoch": 0, "size": 24}, {"epoch": 1, "size": 32}, {"epoch": 2, "size": 20}]
+    model = {"network": "resnet", "numLayers": 20, "imageShape": [3, 28, 28]}
+    planned = job(
+        train=200, validation=40, framework="PyTorch",
+        model={**model, "imageSizes": sizes, "validationSize": 30},
+    )  # fmt: skip
+    arguments = members(planned)[-1]["spec"]["containers"][0]["args"]
+    line = [
+        text.replace("$(IMAGENET_DATASET)", str(tmp_path / "dataset")).replace(
+            "$(IMAGENET_RESULTS)", str(tmp_path)
+        )
+        for text in arguments
+    ]
+
+    def layout(inputs: Inputs) -> Normalized:
+        return Normalized(inputs.mean, inputs.std, channels_first=False)
+
+    def convert(batch: ImageBatch) -> Batch:
+        return Batch(batch.images, batch.labels, batch.count)
+
+    before = shared_memory()
+    with closing(ordered_data.open_ordered(train.parse(line), 0, 1, 1, layout, convert)):
+        memories = [size for inode, size in shared_memory().items() if inode not in before]
+    assert sum(size for size, _ in memories) - max(memories)[0] == figure(planned).slots
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

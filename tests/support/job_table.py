@@ -320,6 +320,15 @@ TABLE: dict[str, Manifest] = {
         {"single": {}}, workers={"replicas": 1}, model={"network": "timm/resnet10t"}
     ),
     "compiled": pytorch({"single": {}}, workers={"replicas": 1}, compile=True),
+    "sizes of images": pytorch(
+        {"single": {}},
+        workers={"replicas": 1},
+        model={
+            **{"network": "resnet", "numLayers": 50},
+            "imageSizes": [{"epoch": 0, "size": 160}, {"epoch": 12, "size": 192}],
+            "validationSize": 256,
+        },
+    ),
     "activation checkpointing": pytorch(
         {"single": {}}, workers={"replicas": 1}, activationCheckpointing=True
     ),

@@ -75,7 +75,7 @@ def poison_free_slots(patch: pytest.MonkeyPatch) -> None:
     def poison(slots: Slots, slot: int, waits: Sequence[Callable[[], None]] = ()) -> None:
         for wait in waits:
             wait()
-        slots.arrays[slot].images.fill(77)
+        slots.arrays(slot).images.fill(77)
         give_back(slots, slot)
 
     patch.setattr(Slots, "give_back", poison)

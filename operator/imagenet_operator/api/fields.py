@@ -105,8 +105,12 @@ Seconds = Annotated[int, Ge(1), Le(INT32_MAXIMUM), Unit("seconds")]
 Fraction = Annotated[float, Ge(0), Le(1)]
 Speed = Annotated[float, Ge(0), Unit("images per second")]
 
+_Side = Annotated[int, Ge(1), Le(8192)]
+
+ImageSide = Annotated[_Side, Unit("pixels")]
+
 ImageShape = Annotated[
-    tuple[Annotated[int, Ge(1), Le(8192)], ...],
+    tuple[_Side, ...],
     MinLen(3),
     MaxLen(3),
     Unit("channels, height, width in pixels"),

@@ -7,16 +7,27 @@ networks. Contract tests build each network of this table in each of its framewo
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from typing import Annotated
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, MaxLen, MinLen
 
-from imagenet_operator.api.base import Model, Rule
-from imagenet_operator.api.fields import ImageShape, NetworkName, RelativePath, stays_below
+from imagenet_operator.api.base import Model, Rule, Unit
+from imagenet_operator.api.fields import (
+    Count,
+    ImageShape,
+    ImageSide,
+    NetworkName,
+    RelativePath,
+    stays_below,
+)
 from imagenet_operator.api.frameworks import NETWORKS, PREFIXES, family_of, is_named, is_named_cel
 
 SMALL_IMAGE = 32
 """Up to this height, a resnet is that of the CIFAR experiments, with other depths."""
+
+MOST_SIZES = 8
+"""Entries of `imageSizes`, at most: each may compile the network once more."""
 
 USUAL_SIDE = 224
 """The height and width of images of ImageNet for all networks that take them."""
@@ -100,6 +111,94 @@ def _explain_name(model: Network) -> tuple[str, str]:
     return f"there is no network {model.network}", f"write one of {known}"
 
 
+class ImageSize(Model):
+    """The size of training images from an epoch on."""
+
+    epoch: Annotated[Count, Unit("epochs")]
+    """The first epoch of this size, counted from 0, as in `stepEpochs`. Example: 12."""
+
+    size: ImageSide
+    """Their height and width. Example: 192."""
+
+
+_SIZES = ("imageSizes", "validationSize")
+_RESNET_REMEDY = f"write all sizes, and those of imageShape, on the same side of {SMALL_IMAGE}"
+
+
+def _sizes(model: Network, field: str) -> list[int]:
+    """Return the sizes of images that a field has."""
+    if field == "imageSizes":
+        return [one.size for one in model.image_sizes or ()]
+    return [] if model.validation_size is None else [model.validation_size]
+
+
+def _all_sizes_cel(field: str, condition: Callable[[str], str]) -> str:
+    """Return the CEL expression that a condition, of a path, holds for all sizes of a field."""
+    if field == "imageSizes":
+        return f"self.imageSizes.all(one, {condition('one.size')})"
+    return condition(f"self.{field}")
+
+
+def _size_rules(field: str) -> tuple[Rule, ...]:
+    """Return the rules that the network can take the sizes of a field."""
+    fixed = [name for name, family in NETWORKS.items() if family.has_fixed_input]
+    picky = {name: family.smallest for name, family in NETWORKS.items() if family.smallest > 1}
+    table = ", ".join(f"'{name}': {side}" for name, side in picky.items())
+    large_enough = _all_sizes_cel(field, lambda size: f"{size} >= {{{table}}}[self.network]")
+    one_side = _all_sizes_cel(
+        field, lambda size: f"({size} <= {SMALL_IMAGE}) == (self.imageShape[1] <= {SMALL_IMAGE})"
+    )
+    return (
+        Rule(
+            cel=f"!has(self.{field}) || !(self.network in {fixed})",
+            message="must be absent for a network with a fixed input",
+            field=field,
+            holds=lambda model: (
+                not _sizes(model, field) or not family_of(model.network).has_fixed_input
+            ),
+            explain=lambda model: (
+                f"{model.network} has a fixed input, so its images have one size",
+                "remove it, or write another network, such as resnet",
+            ),
+        ),
+        Rule(
+            cel=f"!has(self.{field}) || !(self.network in {list(picky)}) || {large_enough}",
+            message="is too small for the network",
+            field=field,
+            holds=lambda model: all(
+                size >= family_of(model.network).smallest for size in _sizes(model, field)
+            ),
+            explain=lambda model: (
+                f"{min(_sizes(model, field))} is too small for {model.network}",
+                f"write at least {family_of(model.network).smallest} pixels",
+            ),
+        ),
+        Rule(
+            cel=(
+                f"!has(self.{field}) || {_THREE_NUMBERS} || self.network != 'resnet' || {one_side}"
+            ),
+            message=f"must not be on both sides of {SMALL_IMAGE} with imageShape for resnet",
+            field=field,
+            holds=lambda model: (
+                model.network != "resnet"
+                or all(
+                    (size <= SMALL_IMAGE) == (model.image_shape[1] <= SMALL_IMAGE)
+                    for size in _sizes(model, field)
+                )
+            ),
+            explain=lambda model: (
+                f"up to {SMALL_IMAGE} pixels, resnet is another network",
+                _RESNET_REMEDY,
+            ),
+        ),
+    )
+
+
+def _epochs_rise(model: Network) -> bool:
+    epochs = [one.epoch for one in model.image_sizes or ()]
+    return not epochs or (epochs[0] == 0 and epochs == sorted(set(epochs)))
+
+
 class Network(Model):
     """The network to train."""
 
@@ -114,6 +213,15 @@ class Network(Model):
 
     image_shape: ImageShape = (3, USUAL_SIDE, USUAL_SIDE)
     """The network's input: channels are 3 for colour, 1 for grey."""
+
+    image_sizes: Annotated[tuple[ImageSize, ...], MinLen(1), MaxLen(MOST_SIZES)] | None = None
+    """Progressive resizing, with PyTorch: the sizes of training images, each from its epoch on. The
+    first epoch is 0, and epochs rise. Example: `[{epoch: 0, size: 160}, {epoch: 12, size: 192}]`.
+    Absent: all epochs have the size of `imageShape`."""
+
+    validation_size: ImageSide | None = None
+    """The height and width of validation images, with PyTorch, and of the images that the exported
+    model takes. Example: 256. Absent: those of `imageShape`."""
 
     pretrained: RelativePath | None = None
     """The file of the weights from which training starts, on the output volume: safetensors, or a
@@ -156,4 +264,36 @@ class Network(Model):
                 f"write at least {family_of(model.network).smallest} pixels a side",
             ),
         ),
+        Rule(
+            cel=(
+                "!has(self.imageSizes) || self.imageSizes.size() == 0"
+                " || (self.imageSizes[0].epoch == 0"
+                " && self.imageSizes.map(one, one.epoch).isSorted()"
+                " && self.imageSizes.all(one,"
+                " self.imageSizes.exists_one(other, other.epoch == one.epoch)))"
+            ),
+            message="must begin at epoch 0, and rise from one epoch to the next",
+            field="imageSizes",
+            holds=_epochs_rise,
+            explain=lambda model: (
+                "must begin at epoch 0, and rise from one epoch to the next, not "
+                f"{[one.epoch for one in model.image_sizes]}",
+                "write the first entry with epoch: 0, and each epoch once",
+            ),
+        ),
+        *(rule for field in _SIZES for rule in _size_rules(field)),
     )
+
+    @property
+    def training_sides(self) -> tuple[int, int]:
+        """The height and width of the largest training images, in pixels."""
+        if self.image_sizes:
+            return (max(one.size for one in self.image_sizes),) * 2
+        return self.image_shape[1], self.image_shape[2]
+
+    @property
+    def validation_sides(self) -> tuple[int, int]:
+        """The height and width of validation images, in pixels."""
+        if self.validation_size is not None:
+            return (self.validation_size, self.validation_size)
+        return self.image_shape[1], self.image_shape[2]

@@ -35,6 +35,8 @@ OPERATOR_OPTIONS: dict[str, str] = {
     "--network": f"{_TRAINING}.model.network",
     "--num-layers": f"{_TRAINING}.model.numLayers",
     "--image-shape": f"{_TRAINING}.model.imageShape",
+    "--image-sizes": f"{_TRAINING}.model.imageSizes",
+    "--validation-size": f"{_TRAINING}.model.validationSize",
     "--pretrained": f"{_TRAINING}.model.pretrained",
     "--compile": f"{_TRAINING}.compile",
     "--compile-cache": f"{_TRAINING}.compileCache",

@@ -105,9 +105,12 @@ def of_worker(job: ImageNetJob, workers: int | None = None) -> ReadingMemory | N
     ahead = _read_ahead(processes * workers, record, train)
     if validates:
         ahead += (VALIDATION_SLOTS + 1) * size * record
-    slots = TRAINING_SLOTS + (VALIDATION_SLOTS if validates else 0)
+    model = training.model
+    slots = TRAINING_SLOTS * _slot(training, size, model.training_sides)
+    if validates:
+        slots += VALIDATION_SLOTS * _slot(training, size, model.validation_sides)
     return ReadingMemory(
-        slots=processes * slots * _slot(training, size),
+        slots=processes * slots,
         windows=processes * ahead,
         decoders=_decoders(training, given.get("--decoding")),
     )
@@ -152,10 +155,11 @@ def in_mebibytes(size: int) -> str:
     return f"{math.ceil(size / 2**20)}Mi"
 
 
-def _slot(training: TrainingSpec, size: int) -> int:
-    """Return the bytes of a batch."""
+def _slot(training: TrainingSpec, size: int, sides: tuple[int, int]) -> int:
+    """Return the bytes of a batch of images of a height and width."""
     gives_bytes = training.workers.gpus > 0 and FRAMEWORKS[training.framework].normalizes_on_gpu
-    images = size * math.prod(training.model.image_shape) * (1 if gives_bytes else 4)
+    channels = training.model.image_shape[0]
+    images = size * channels * math.prod(sides) * (1 if gives_bytes else 4)
     return sum(-(-part // _PAGE) * _PAGE for part in (images, _LABEL_AND_IDENTITY * size))
 
 
@@ -177,7 +181,7 @@ def _bytes_of_record(job: ImageNetJob) -> int:
     resize = None if dataset.is_sealed else dataset.preprocessing.resize
     if resize is not None:
         return math.ceil(_BYTES_OF_SQUARE * resize**2)
-    edge = min(_THEIR_NETWORK, *job.spec.training.model.image_shape[1:])
+    edge = min(_THEIR_NETWORK, *job.spec.training.model.training_sides)
     return math.ceil(Fraction(_BYTES_AS_THEY_COME * edge**2, _THEIR_NETWORK**2))
 
 

@@ -84,9 +84,12 @@ def _network(job: ImageNetJob) -> tuple[str, ...]:
     model = job.spec.training.model
     depth = () if model.num_layers is None else ("--num-layers", str(model.num_layers))
     shape = ",".join(map(str, model.image_shape))
-    start = model.pretrained
+    sizes = ",".join(f"{one.epoch}:{one.size}" for one in model.image_sizes or ())
+    validation, start = model.validation_size, model.pretrained
     return (
         *("--network", model.network, *depth, "--image-shape", shape),
+        *(("--image-sizes", sizes) if sizes else ()),
+        *(() if validation is None else ("--validation-size", str(validation))),
         *(() if start is None else ("--pretrained", f"$({OUTPUT})/{start}")),
     )
 

@@ -18,6 +18,8 @@ from support.crd_evaluator import problem_paths
 
 FOLDER = Path(__file__).parents[3] / "examples"
 EXAMPLES = {path.stem: path for path in sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("r/*.yaml")])}
+FROM_A_SOURCE = {"imagenet-resnet50-fast": 1.7}
+"""Learning rates of published recipes; those of other examples grow with the batch."""
 CIFAR = ("cifar10", "cifar10-machines")
 SCHEMA = root_schema()
 
@@ -110,7 +112,20 @@ def test_several_machines_share_their_volumes(name: str) -> None:
 def test_the_learning_rate_grows_with_the_batch(name: str) -> None:
     (document,) = load(EXAMPLES[name])
     training = parse(document).spec.training
-    assert training.optimizer.learning_rate == pytest.approx(0.1 * training.batch_size / 256)
+    linear = 0.1 * training.batch_size / 256
+    assert training.optimizer.learning_rate == pytest.approx(FROM_A_SOURCE.get(name, linear))
+
+
+def test_the_fast_recipe_is_ffcvs() -> None:
+    (document,) = load(EXAMPLES["imagenet-resnet50-fast"])
+    training = parse(document).spec.training
+    sizes = [(one.epoch, one.size) for one in training.model.image_sizes or ()]
+    # Those of its get_resolution, with a ramp from epoch 11 to epoch 13.
+    ramp = [160 + 32 * min(max((epoch - 11) / 2, 0), 1) for epoch in range(training.epochs)]
+    found = [max(one for one in sizes if one[0] <= epoch)[1] for epoch in range(training.epochs)]
+    assert found == [32 * round(side / 32) for side in ramp]
+    assert training.model.validation_size == 256
+    assert training.batch_size // devices(training) == 512
 
 
 def test_cifar_10_is_fetched_into_one_cache_by_all_that_train_on_it() -> None:

@@ -25,6 +25,7 @@ from imagenet_workloads.reading.records import Records, open_split
 from imagenet_workloads.reading.remote_dataset import open_remote_dataset
 from imagenet_workloads.reading.remote_records import RemoteRecords, open_remote_split
 from imagenet_workloads.train.options.groups import DataOptions
+from imagenet_workloads.train.options.kinds import ImageSize
 from imagenet_workloads.train.order import Order
 from support.file_server import FileServer, Handler
 from support.image_splits import FORMATS, write_split
@@ -36,6 +37,7 @@ from support.s3_server import S3Server, serve_s3
 
 IMAGES = [jpeg(number) for number in range(140)]
 RECIPE = Recipe((3, 8, 8))
+VARIED = Recipe((3, 8, 8), sizes=(ImageSize(0, 8), ImageSize(1, 12), ImageSize(2, 6)))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,7 @@ def train(records: Records, worker: int, workers: int, *epochs: tuple[int, int])
     """Read epochs, each from a position; return a digest of all pixels and labels."""
     share = WorkerShare(worker, workers, batch_size_per_process=16)
     digest = hashlib.sha256()
-    with ordered_training(records, RECIPE, share) as training:
+    with ordered_training(records, VARIED, share) as training:
         for number, position in epochs:
             for batch in training.epoch(number, position):
                 digest.update(batch.images.tobytes() + batch.labels.tobytes())

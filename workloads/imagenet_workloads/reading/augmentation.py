@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from imagenet_workloads.reading import mixing, rand_augment
 from imagenet_workloads.reading.decode import JpegImage, Pixels, Region, Size
 from imagenet_workloads.reading.layouts import Bytes, Layout
+from imagenet_workloads.train import image_sizes
 from imagenet_workloads.train.options.groups import AugmentationOptions
+from imagenet_workloads.train.options.kinds import ImageSize
 
 _MIRROR, _TOP, _LEFT, _SCALE, _ASPECT, _BRIGHTNESS, _CONTRAST, _SATURATION = range(8)
 _NOISE = range(8, 14)
@@ -55,6 +57,7 @@ class Recipe:
         resize: shorter edge of a validation image before the central crop; 0 is as packed.
         layout: how the images of a batch lie in memory.
         augmented_epochs: so many epochs, from the first, are augmented; None is all.
+        sizes: of training images, from their epochs on; without any, those of `image_shape`.
     """
 
     image_shape: tuple[int, int, int]
@@ -64,6 +67,13 @@ class Recipe:
     resize: int = 0
     layout: Layout = field(default_factory=Bytes)
     augmented_epochs: int | None = None
+    sizes: tuple[ImageSize, ...] = ()
+
+    @property
+    def image(self) -> tuple[int, ...]:
+        """The shape in which an image lies in memory; the largest one, if epochs have several."""
+        channels, *size = image_sizes.largest(self.image_shape, self.sizes)
+        return self.layout.shape(Size(*size), channels)
 
     @property
     def target(self) -> Size:
@@ -83,10 +93,19 @@ class Recipe:
         return DRAWS if any(further) else _PLAIN_DRAWS
 
     def of_epoch(self, number: int) -> "Recipe":
-        """Return the recipe of an epoch, counted from 0: the last ones may have no augmentation."""
-        if self.augmented_epochs is None or number < self.augmented_epochs:
+        """Return the recipe of an epoch, counted from 0: with its size and its augmentation.
+
+        The last epochs may have no augmentation.
+        """
+        is_augmented = self.augmented_epochs is None or number < self.augmented_epochs
+        if is_augmented and not self.sizes:
             return self
-        return replace(self, augmentation=AugmentationOptions())
+        return replace(
+            self,
+            image_shape=image_sizes.of_epoch(self.image_shape, self.sizes, number),
+            augmentation=self.augmentation if is_augmented else AugmentationOptions(),
+            sizes=(),
+        )
 
 
 def training_pixels(encoded: bytes, draws: Sequence[float], recipe: Recipe) -> Pixels:

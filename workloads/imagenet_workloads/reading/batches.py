@@ -354,9 +354,8 @@ class OrderedTraining:
                     pending = lanes.begin(own)
                     first = int(own[0]) if len(own) else 0
                     task = Task(self._stage, slot, 0, number, first, share.workers, ())
-                    return _PendingBatch(
-                        self._decoding, self.slots.arrays[slot], task, pending, begin, mixing
-                    )
+                    arrays = self.slots.arrays(slot, recipe.image)
+                    return _PendingBatch(self._decoding, arrays, task, pending, begin, mixing)
 
                 yield start
 
@@ -430,15 +429,13 @@ class OrderedValidation:
                 for run in records.runs(range(begin, min(begin + size, own.stop))):
                     pending += self._decoding.memory.read(records, run, wanted)
                 task = Task(self._stage, slot, 0, 0, 0, 0, ())
-                return _PendingBatch(self._decoding, self.slots.arrays[slot], task, pending)
+                return _PendingBatch(self._decoding, self.slots.arrays(slot), task, pending)
 
             yield start
 
 
 def _stage(recipe: Recipe, size: int, seed: int | None = None) -> Stage:
-    layout = recipe.layout
-    shape = layout.shape(recipe.target, recipe.image_shape[0])
-    return Stage(recipe, SlotShape(size, shape, layout.dtype), seed)
+    return Stage(recipe, SlotShape(size, recipe.image, recipe.layout.dtype), seed)
 
 
 class _Work:

@@ -21,8 +21,8 @@ class Stage:
     """What images are decoded for.
 
     Attributes:
-        recipe: how they become a network's input.
-        shape: of the slots.
+        recipe: how they become a network's input, in all epochs.
+        shape: of the slots, which the largest images fit into.
         seed: of the augmentation; None for validation, which has none.
     """
 
@@ -104,8 +104,10 @@ class Decoder:
             DamagedRecordError: a record is no image.
         """
         stage = self._stages[task.stage]
-        images, labels, identities = stage.shape.arrays(self._memories[task.stage], task.slot)
         recipe, layout = stage.recipe.of_epoch(task.epoch), stage.recipe.layout
+        images, labels, identities = stage.shape.arrays(
+            self._memories[task.stage], task.slot, recipe.image
+        )
         draws = None
         if stage.seed is not None:
             end = task.position + task.stride * len(task.records)

@@ -104,11 +104,13 @@ def open_ordered(
     size = options.optimizer.batch_size
     inputs = choose_inputs(options, found.dataset)
     recipe = _recipe(options, inputs, layout(inputs))
+    model = options.model
+    varied = replace(recipe, image_shape=model.image_shape, sizes=model.image_sizes)
     share = WorkerShare(rank, ranks, size, accumulation_steps, options.cluster.seed)
     decoding = Decoding(decoding_cores(options.data.data_nthreads), options.data.decoding)
     # `--test-io` reads one epoch.
     epochs = None if options.data.test_io else options.optimizer.num_epochs
-    ordered = OrderedTraining(found.train, recipe, share, decoding, epochs)
+    ordered = OrderedTraining(found.train, varied, share, decoding, epochs)
     training, validation = Training(ordered, convert), None
     ends = ExitStack()
     ends.callback(decoding.close)
@@ -121,7 +123,7 @@ def open_ordered(
         ends.callback(validating.close)
     # Now, so that they are ready when the network is.
     decoding.open()
-    classes = options.model.num_classes
+    classes = model.num_classes
     read = Data(
         training, validation, inputs, (), classes, None, close=ends.close, times=decoding.times
     )

@@ -37,7 +37,7 @@ class SlotShape:
 
     Attributes:
         size: images of a batch.
-        image: the shape of one.
+        image: the shape of the largest one.
         dtype: of its numbers.
     """
 
@@ -55,13 +55,22 @@ class SlotShape:
         length = self.size * prod(self.image) * self.dtype.itemsize
         return -(-length // _ALIGNED) * _ALIGNED
 
-    def arrays(self, memory: memoryview, slot: int) -> SlotArrays:
-        """Return a slot of the memory as arrays."""
+    def arrays(
+        self, memory: memoryview, slot: int, image: tuple[int, ...] | None = None
+    ) -> SlotArrays:
+        """Return a slot of the memory as arrays.
+
+        Args:
+            memory: of all slots.
+            slot: from 0.
+            image: the shape of one, if images are smaller than the largest.
+        """
+        shape = image or self.image
         begin = slot * self.bytes
         numbers = begin + self._images
-        count = self.size * prod(self.image)
+        count = self.size * prod(shape)
         return SlotArrays(
-            np.frombuffer(memory, self.dtype, count, begin).reshape(self.size, *self.image),
+            np.frombuffer(memory, self.dtype, count, begin).reshape(self.size, *shape),
             np.frombuffer(memory, np.int64, self.size, numbers),
             np.frombuffer(memory, np.uint64, self.size, numbers + 8 * self.size),
         )
@@ -72,16 +81,18 @@ class Slots:
 
     Attributes:
         memory: all of them.
-        arrays: of each.
     """
 
     def __init__(self, shape: SlotShape, count: int) -> None:
         """Make the slots."""
-        self.memory = SharedMemory(shape.bytes * count)
-        self.arrays = [shape.arrays(self.memory.view, slot) for slot in range(count)]
+        self._shape, self.memory = shape, SharedMemory(shape.bytes * count)
         self._free: SimpleQueue[tuple[int, Sequence[Callable[[], None]]]] = SimpleQueue()
         for slot in range(count):
             self.give_back(slot)
+
+    def arrays(self, slot: int, image: tuple[int, ...] | None = None) -> SlotArrays:
+        """Return the arrays of a slot; `image` is the shape of one, None that of the largest."""
+        return self._shape.arrays(self.memory.view, slot, image)
 
     def take(self) -> int:
         """Wait for a free slot, and for what still reads it."""

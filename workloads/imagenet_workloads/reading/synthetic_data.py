@@ -7,7 +7,9 @@ import numpy as np
 
 from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.ordered_data import Convert
+from imagenet_workloads.train import image_sizes
 from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.image_sizes import Shape
 from imagenet_workloads.train.inputs import plain_inputs
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.sharding import MOST_BATCHES, batches_per_epoch, draw
@@ -18,10 +20,21 @@ class SyntheticTraining:
 
     ordered_batch = None
 
-    def __init__(self, batch: Batch, batches: int, ranks: int) -> None:
-        """Take the batch of each step of an epoch."""
-        self._batch, self.batches_per_epoch = batch, batches
-        self.images = batches * batch.images * ranks
+    def __init__(
+        self, drawn: Callable[[Shape], Batch], shape: Callable[[int], Shape], batches: int, of: int
+    ) -> None:
+        """Take what draws the batch of each step.
+
+        Args:
+            drawn: returns the batch of images of a shape.
+            shape: returns that of an epoch.
+            batches: of an epoch.
+            of: images of a batch, of all workers together.
+        """
+        self._drawn, self._shape, self.batches_per_epoch = drawn, shape, batches
+        self.images = batches * of
+        # One size at a time: a batch may lie in the memory of a GPU.
+        self._last: tuple[Shape, Batch] | None = None
 
     def epoch(
         self,
@@ -31,7 +44,11 @@ class SyntheticTraining:
         first_image: int = 0,
     ) -> Iterator[Batch]:
         """Yield the same batch for the rest of the epoch."""
-        return itertools.repeat(self._batch, self.batches_per_epoch - first_batch)
+        shape = self._shape(number)
+        if self._last is None or self._last[0] != shape:
+            self._last = None
+            self._last = shape, self._drawn(shape)
+        return itertools.repeat(self._last[1], self.batches_per_epoch - first_batch)
 
 
 def open_synthetic(
@@ -54,12 +71,19 @@ def open_synthetic(
         channels_first: whether channels are the second axis of the images, or the last.
     """
     size, model = options.optimizer.batch_size, options.model
-    seed = options.cluster.seed
-    images, labels = draw(seed, rank * size, size, model.image_shape, model.num_classes)
-    if not channels_first:
-        images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
-    batch = convert(ImageBatch(images, labels, size, np.zeros(size, np.uint64)))
+
+    def drawn(shape: Shape) -> Batch:
+        seed = options.cluster.seed
+        images, labels = draw(seed, rank * size, size, shape, model.num_classes)
+        if not channels_first:
+            images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+        return convert(ImageBatch(images, labels, size, np.zeros(size, np.uint64)))
+
+    def shape(epoch: int) -> Shape:
+        return image_sizes.of_epoch(model.image_shape, model.image_sizes, epoch)
+
     wanted = min(options.data.num_examples, MOST_BATCHES * size * ranks)
     batches = batches_per_epoch(wanted, ranks, size, accumulation_steps)
-    training = SyntheticTraining(batch, batches, ranks)
-    return Data(training, None, plain_inputs(model.image_shape), (), model.num_classes, None)
+    training = SyntheticTraining(drawn, shape, batches, size * ranks)
+    inputs = plain_inputs(image_sizes.validation_shape(model))
+    return Data(training, None, inputs, (), model.num_classes, None)

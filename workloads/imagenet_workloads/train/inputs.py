@@ -12,6 +12,7 @@ from typing import Any, Self
 from imagenet_workloads.dataset import Dataset, Packing
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.train.image_sizes import validation_shape
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.options.reader import is_ordered
 
@@ -29,7 +30,7 @@ class Inputs:
     """How an image becomes what the network sees.
 
     Attributes:
-        image_shape: channels, height, width.
+        image_shape: channels, height, width of validation images.
         mean: red, green, blue in 0..255, subtracted; the first alone from grey.
         std: likewise, divides.
         resize: shorter edge in pixels before the central crop; 0 is as it comes.
@@ -177,12 +178,13 @@ def choose_inputs(options: Options, dataset: Dataset | None = None) -> Inputs:
             f"the dataset {dataset.key}: its std is 0 for {colour}, as all its pixels are equally "
             f"{colour}, and pixels cannot be divided by it; write --rgb-std 1,1,1 (extraArgs)"
         )
-    edge = min(options.model.image_shape[1:])
+    shape = validation_shape(options.model)
+    edge = min(shape[1:])
     resize = options.data.validation_resize
     if resize is None:
         resize = round(edge * 8 / 7) if edge >= CROPPED_EDGE else 0
     return Inputs(
-        options.model.image_shape,
+        shape,
         options.data.rgb_mean or (IMAGENET_MEAN if dataset is None else dataset.mean),
         options.data.rgb_std or ((1.0, 1.0, 1.0) if dataset is None else dataset.std),
         resize,

@@ -51,11 +51,13 @@ class Family:
         builder: the function that builds it.
         depths: its depths; empty if there is only one.
         smallest: the minimum of an image's shorter side, in pixels.
+        has_fixed_input: whether the shapes of its weights depend on the size of images.
     """
 
     builder: str
     depths: tuple[int, ...] = ()
     smallest: int = 1
+    has_fixed_input: bool = False
 
 
 def find_builder(request: NetworkRequest, families: Mapping[str, Family], framework: str) -> str:

@@ -138,6 +138,10 @@ def identify(options: Options, environment: Environment) -> Identity:
     # As in former releases: without a value it was false, and there was no cache.
     shaping["model"]["compile"] = bool(options.model.compile)
     del shaping["model"]["compile_cache"]
+    # Without values, as in former releases, which did not have them.
+    for name in ("image_sizes", "validation_size"):
+        if not shaping["model"][name]:
+            del shaping["model"][name]
     names = ("framework", "distribution_strategy", "kv_store", "seed")
     shaping["cluster"] = {name: shaping["cluster"][name] for name in names}
     text = json.dumps(shaping, sort_keys=True, default=str)

@@ -24,10 +24,13 @@ class Family(NamedTuple):
     Attributes:
         depths: The values of `numLayers`; empty for a network of one depth.
         smallest: The smallest side of an image for the network, in pixels.
+        has_fixed_input: Whether the shapes of its weights depend on the size of images, in the
+            frameworks that train on several sizes.
     """
 
     depths: tuple[int, ...] = ()
     smallest: int = 1
+    has_fixed_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -187,8 +190,8 @@ _VGG = (11, 13, 16, 19)
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
-        "lenet": Family(smallest=16),
-        "mlp": Family(),
+        "lenet": Family(smallest=16, has_fixed_input=True),
+        "mlp": Family(has_fixed_input=True),
         "alexnet": Family(smallest=64),
         "resnet": Family(_RESNET),
         "resnet-v1": Family(_RESNET),

@@ -101,7 +101,9 @@ MXNET = Framework(
         "activation_checkpointing",
         "compile",
         "compile_cache",
+        "model.image_sizes",
         "model.pretrained",
+        "model.validation_size",
         "optimizer.ema_decay",
     ),
     # With images of 1 channel it fails at the first batch; pca_noise writes beyond the image's end.

@@ -235,7 +235,8 @@ def _fewer_launches(job: ImageNetJob) -> str:
 def _or_smaller_images(job: ImageNetJob) -> str:
     """Return the advice to store smaller images, if they are larger than the network needs."""
     dataset = job.spec.dataset
-    resize, edge = dataset.preprocessing.resize, max(job.spec.training.model.image_shape[1:])
+    model, resize = job.spec.training.model, dataset.preprocessing.resize
+    edge = max(*model.training_sides, *model.validation_sides)
     if dataset.is_sealed or (resize is not None and resize < _LARGE * edge):
         return ""
     return f", or write a smaller {_RESIZE}" if resize else f", or write {_RESIZE}"

@@ -131,7 +131,10 @@ DESCRIPTION = FrameworkDescription(
     strategies=STRATEGIES,
     lacks={
         "augmentation": ("mixup", "cutmix"),
-        "model": ("activation_checkpointing", "compile", "compile_cache", "pretrained"),
+        "model": (
+            *("activation_checkpointing", "compile", "compile_cache", "pretrained"),
+            *("image_sizes", "validation_size"),
+        ),
         "optimizer": ("ema_decay",),
     },
     lacks_values={"model": {"dtype": "bfloat16"}},

@@ -97,12 +97,13 @@ class CompiledNetwork(nn.Module):  # type: ignore[misc]
         is_compiled: false once the network itself computes, because compiling failed.
     """
 
-    def __init__(self, network: nn.Module, *, is_required: bool) -> None:
+    def __init__(self, network: nn.Module, *, is_required: bool, sizes: int = 1) -> None:
         """Compile nothing yet.
 
         Args:
-            network: all its batches have one size.
+            network: whose batches have few sizes; each is compiled for itself.
             is_required: whether a failing compile is an error.
+            sizes: how many.
         """
         super().__init__()
         self.network = network
@@ -113,7 +114,14 @@ class CompiledNetwork(nn.Module):  # type: ignore[misc]
             # So that all that can fail does so in the forward pass.
             torch._functorch.config.force_non_lazy_backward_lowering = True
         # Not by the name of a module: its parameters would be there twice.
-        self._compiled = [torch.compile(network, dynamic=False)]
+        self._compiled = [
+            torch.compile(
+                network,
+                dynamic=False,
+                # Beyond its limit, PyTorch would run the network without a word.
+                recompile_limit=sizes * torch._dynamo.config.recompile_limit,
+            )
+        ]
 
     def forward(self, images: torch.Tensor) -> Any:
         """Compute the scores."""

@@ -156,6 +156,13 @@ def inception_v3(request: NetworkRequest) -> nn.Module:
     return _of_torchvision("inception_v3", request, aux_logits=False, init_weights=False)
 
 
+def timm_has_fixed_input(name: str) -> bool:
+    """Return whether a network of timm is made for one size of images; false for a wrong name."""
+    import timm
+
+    return timm.is_model(name) and bool(timm.get_pretrained_cfg(name).fixed_input_size)
+
+
 def timm_network(request: NetworkRequest, name: str) -> nn.Module:
     """Build a network of timm, with random values; nothing is downloaded.
 
@@ -170,14 +177,13 @@ def timm_network(request: NetworkRequest, name: str) -> nn.Module:
         hint = f"did you mean {' or '.join(near)}?" if near else "see timm.list_models()"
         raise InputError(f"--network (model.network): timm has no {name!r}; {hint}")
     channels, *sides = request.image_shape
-    fixed = timm.get_pretrained_cfg(name).fixed_input_size
     try:
         network: nn.Module = timm.create_model(
             name,
             pretrained=False,
             num_classes=request.classes,
             in_chans=channels,
-            **({"img_size": tuple(sides)} if fixed else {}),
+            **({"img_size": tuple(sides)} if timm_has_fixed_input(name) else {}),
         )
     except (ArithmeticError, AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(

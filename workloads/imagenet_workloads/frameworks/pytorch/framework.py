@@ -34,7 +34,7 @@ from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.precision import Precision
 from imagenet_workloads.frameworks.pytorch.strategies import Strategy, join
 from imagenet_workloads.rendezvous import Rendezvous
-from imagenet_workloads.train import bfloat16
+from imagenet_workloads.train import bfloat16, image_sizes
 from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.framework import UpdatePlan
 from imagenet_workloads.train.gpu_code import require_code
@@ -72,11 +72,12 @@ class PyTorch:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True)
         else:
-            # All batches have one size, so cuDNN measures once which of its algorithms is fastest.
+            # Batches have few sizes, so cuDNN measures once for each which algorithm is fastest.
             torch.backends.cudnn.benchmark = True
         self._device = take_device(self._options.cluster.gpus)
         if self._options.model.dtype == "bfloat16" and (said := bfloat16_warning(self._device)):
             _log.warning(said)
+        networks.require_sizes(self._options.model)
         if self._options.model.compile:
             compilation.require_compiler(self._device)
 
@@ -100,7 +101,7 @@ class PyTorch:
         """Build the network, and load or draw its values."""
         options, model = self._options, self._options.model
         request = NetworkRequest(
-            model.network, model.num_layers, data.class_count, model.image_shape
+            model.network, model.num_layers, data.class_count, data.inputs.image_shape
         )
         # For the values of timm's networks, which `initialize` keeps.
         torch.manual_seed(options.cluster.seed)
@@ -135,7 +136,13 @@ class PyTorch:
             StepOptions(
                 options.optimizer.label_smoothing,
                 average,
-                partial(CompiledNetwork, is_required=bool(model.compile)) if is_compiled else None,
+                partial(
+                    CompiledNetwork,
+                    is_required=bool(model.compile),
+                    sizes=image_sizes.count(model),
+                )
+                if is_compiled
+                else None,
                 # After the average, which is a copy of the network.
                 self._backward_context(network),
                 cache,

@@ -92,8 +92,7 @@ class PyTorchLearner:
         self._step, self.average = step, step.average
         self._compiled = None if step.compiled is None else step.compiled(network)
         self._module = strategy.distribute(self._compiled or network)
-        # Compiled where training is, too.
-        self._kept: set[bool] = set()
+        self._kept: set[tuple[bool, torch.Size]] = set()
         self._validated: nn.Module = self._compiled or network
         if self.average is not None:
             shown = self.average.network
@@ -141,7 +140,7 @@ class PyTorchLearner:
             self.average.update(self.network)
         # A GPU that has more to compute than this thread to launch is still in the backward pass.
         starved = None if self._computed is None else self._computed.query()
-        self._keep_code(training=True)
+        self._keep_code(True, batch)
         self._updates, self._steps = self._updates + 1, 0
         flags_of_all = Flags.of(counted())
         return flags_of_all, replace(_outputs(scores, batch), starved=starved)
@@ -165,17 +164,18 @@ class PyTorchLearner:
         self._shown.eval()
         with torch.inference_mode():
             scores = self._validated(self._images(batch))[: batch.images]
-        self._keep_code(training=False)
+        self._keep_code(False, batch)
         return _outputs(scores, batch)
 
-    def _keep_code(self, *, training: bool) -> None:
-        """Save what the first pass of training, or of validation, has compiled.
+    def _keep_code(self, training: bool, batch: Batch) -> None:
+        """Save what the first pass of training, or of validation, has compiled for a size.
 
         The first worker's processes do, whose ranks are the numbers of their devices.
         """
-        if self._step.cache is None or training in self._kept:
+        compiled = training, batch.data.shape
+        if self._step.cache is None or compiled in self._kept:
             return
-        self._kept.add(training)
+        self._kept.add(compiled)
         if self._strategy.rank == (self._strategy.device.index or 0):
             self._step.cache.save()
 

@@ -32,7 +32,10 @@ DESCRIPTION = FrameworkDescription(
         "horovod": StrategyModules("horovod", "horovod"),
     },
     lacks={
-        "model": ("activation_checkpointing", "compile", "compile_cache", "dtype", "pretrained"),
+        "model": (
+            *("activation_checkpointing", "compile", "compile_cache", "dtype", "pretrained"),
+            *("image_sizes", "validation_size"),
+        ),
         "output": ("monitor",),
         "cluster": ("gc_type", "gc_threshold"),
         "augmentation": (

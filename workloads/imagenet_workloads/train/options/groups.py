@@ -5,9 +5,9 @@ and train_imagenet.py), so that a command line written for it works here. Option
 example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `checkpoint-*`,
 `init-from`, `lr-scaling*`, `lr-schedule`, `lr-power`, `label-smoothing`, `ema-decay`,
 `random-erasing`, `rand-augment-*`, `mixup`, `cutmix`, `off-in-last-epochs`, `clip-gradient`,
-`pretrained`, `compile`, `compile-cache`, `activation-checkpointing`, `seed`,
-`validation-resize`, `reader`, `preset`, `framework`, `distribution-strategy`, `max-batches`,
-`join-timeout` and `termination-grace`.
+`pretrained`, `image-sizes`, `validation-size`, `compile`, `compile-cache`,
+`activation-checkpointing`, `seed`, `validation-resize`, `reader`, `preset`, `framework`,
+`distribution-strategy`, `max-batches`, `join-timeout` and `termination-grace`.
 """
 
 # Options are dataclass fields by a helper of ours, which ruff does not know as one.
@@ -39,6 +39,18 @@ class ModelOptions:
     num_classes: int = option(1000, "classes; --dataset knows its own", kinds.positive)
     image_shape: tuple[int, int, int] = option(
         (3, 224, 224), "channels,height,width of what the network sees", kinds.image_shape
+    )
+    image_sizes: tuple[kinds.ImageSize, ...] = option(
+        (),
+        "EPOCH:PIXELS,…: height and width of training images from each of these epochs on, counted "
+        "from 0; without it those of --image-shape",
+        kinds.image_sizes,
+    )
+    validation_size: int | None = option(
+        None,
+        "height and width of validation images, and of what the exported model takes; without it "
+        "those of --image-shape",
+        kinds.positive,
     )
     pretrained: Path | None = option(
         None,

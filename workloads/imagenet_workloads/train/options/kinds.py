@@ -7,6 +7,25 @@ import argparse
 import math
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
+
+MOST_SIZES = 8
+"""Entries of --image-sizes, at most: each may compile the network once more."""
+
+
+class ImageSize(NamedTuple):
+    """The size of training images from an epoch on.
+
+    Attributes:
+        epoch: the first one of this size, counted from 0.
+        size: height and width in pixels.
+    """
+
+    epoch: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}:{self.size}"
 
 
 @dataclass(frozen=True)
@@ -103,6 +122,30 @@ def image_shape(text: str) -> tuple[int, int, int]:
             f"{text!r} does not fit: 1 or 3 channels, height and width of at least 1 pixel"
         )
     return channels, height, width
+
+
+def image_sizes(text: str) -> tuple[ImageSize, ...]:
+    """Read EPOCH:PIXELS,…; the first epoch is 0, and epochs rise. An empty text is none.
+
+    >>> [str(one) for one in image_sizes("0:128,6:160")]
+    ['0:128', '6:160']
+    """
+    if not text.strip():
+        return ()
+    pairs = [part.strip().split(":") for part in text.split(",")]
+    if not all(len(pair) == 2 and all(map(str.isdecimal, pair)) for pair in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not EPOCH:PIXELS,…, such as 0:128,6:160")
+    sizes = tuple(ImageSize(int(epoch), int(size)) for epoch, size in pairs)
+    epochs = [one.epoch for one in sizes]
+    if epochs[0] != 0 or epochs != sorted(set(epochs)):
+        raise argparse.ArgumentTypeError(f"{text!r} must begin at epoch 0, and epochs must rise")
+    if min(one.size for one in sizes) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} has a size of 0 pixels: write 1 or more")
+    if len(sizes) > MOST_SIZES:
+        raise argparse.ArgumentTypeError(
+            f"{len(sizes)} sizes are too many: write {MOST_SIZES} at most"
+        )
+    return sizes
 
 
 def devices(text: str) -> tuple[int, ...]:
