@@ -18,7 +18,7 @@ from support.crd_evaluator import problem_paths
 
 FOLDER = Path(__file__).parents[3] / "examples"
 EXAMPLES = {path.stem: path for path in sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("r/*.yaml")])}
-CIFAR = ("cifar10", "cifar10-machines")
+CIFAR = ("cifar10", "cifar10-machines", "cifar10-resnet9")
 SCHEMA = root_schema()
 
 
