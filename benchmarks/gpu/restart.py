@@ -94,6 +94,9 @@ class Restart:
             "IMAGENET_METRICS_PORT": str(self._port),
             "POD_IP": _ADDRESS,
         }
+        if attempt:
+            # As on another machine: compiled code comes from the job's folder alone.
+            variables["TORCHINDUCTOR_CACHE_DIR"] = str((self._output / "inductor").resolve())
         with (self._output / f"r{attempt}.log").open("wb") as log:
             return subprocess.Popen(
                 self._command, env={**os.environ, **_JOB, **variables}, stdout=log, stderr=log

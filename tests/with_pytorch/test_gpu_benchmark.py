@@ -4,10 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
+from benchmarks.gpu import __main__ as gpu
 
+from imagenet_workloads.commands.train import parse
 from support.pod_subset import REPOSITORY
 
 
@@ -54,6 +58,45 @@ def test_parts_without_their_machine_are_not_run(tmp_path: Path) -> None:
     assert cells(lines, "160", "compiled") == ["not run", ""]
     assert cells(lines, "SIGKILL to next step, s") == ["not run"]
     assert cells(lines, "at most 1.4 GPU-hours on 16 cores") == ["not run"]
+
+
+def test_on_a_gpu_every_part_but_the_processes_runs_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With 16 cores; what would be measured is made up."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")
+    compiled: list[gpu.Device] = []
+    monkeypatch.setattr(gpu, "_compile", lambda options, device, deadline: compiled.append(device))
+    monkeypatch.setattr(gpu, "_restart", lambda *_: None)
+
+    def speed(command: gpu.Command, deadline: float) -> float:
+        if command.size is not None:
+            options = parse(command.line[3:])
+            assert options.model.dtype == "bfloat16"
+            assert options.model.compile is not None
+            return 1e12 / options.model.image_shape[1] ** 4 * (2 if options.model.compile else 1)
+        count = len(command.line[2].split(",")) if command.line[0] == "taskset" else 4
+        return 1000.0 * count
+
+    monkeypatch.setattr(gpu, "_speed", speed)
+    monkeypatch.setattr(sys, "argv", ["gpu", "--photographs", "16", "--small-images", "512"])
+    gpu.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert compiled == [gpu.Device("a card", True)]
+    # Three rounds of 224 pixels, and one of all others.
+    results = Path("build/bench/gpu/results.jsonl").read_text().splitlines()
+    counts = Counter(json.loads(one)["row"][0] for one in results)
+    assert counts == {"resnet-50": 3 * 6, "reading": 4 + 2, "sizes": 2, "small": 2}
+    assert cells(lines, "256", "224", "16") == ["16,000", "16.000"]
+    assert cells(lines, "160", "compiled") == ["3,052", ""]
+    assert cells(lines, "192", "eager") == ["736", ""]
+    assert cells(lines, "32 epochs, 160 to 192")[1::2] != ["not run", "not run"]
+    assert cells(lines, "at most 2.0 GPU-hours on 8 cores")[0].endswith(" on a card")
+    assert "not run" not in cells(lines, "90 epochs, 224")[1:]
 
 
 def test_no_part_begins_when_the_time_is_over_or_is_left_out(tmp_path: Path) -> None:
