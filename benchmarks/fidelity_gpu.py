@@ -20,6 +20,7 @@ import argparse
 import hashlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -171,10 +172,12 @@ class Comparison:
         pattern = f"volumes/{DATASET}/jobs/{name}-*/attempts/r0/checkpoints/epoch-{half:04}-*"
         with (self._workdir / f"{name}.log").open("w") as log:
             process = subprocess.Popen(self._command(job, self._images), stdout=log, stderr=log)
-            while process.poll() is None and not any(self._workdir.glob(pattern)):
-                time.sleep(_POLL_SECONDS)
-            process.kill()
-            process.wait()
+            try:
+                while process.poll() is None and not any(self._workdir.glob(pattern)):
+                    time.sleep(_POLL_SECONDS)
+            finally:
+                process.kill()
+                process.wait()
         found = self._ours("killed", self._images, seed)
         if not any(self._workdir.glob(f"volumes/{DATASET}/jobs/{name}-*/attempts/r1")):
             sys.exit(f"{name} was over before it was killed; train for more epochs")
@@ -383,4 +386,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    # SIGTERM also ends the training.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())

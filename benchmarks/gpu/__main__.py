@@ -33,6 +33,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -488,4 +489,6 @@ def _speeds(results: Results) -> Speeds:
 
 
 if __name__ == "__main__":
+    # SIGTERM also ends the process that measures.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     main()
