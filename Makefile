@@ -35,7 +35,7 @@ IMAGE_PREFIX ?=
 IMAGE_TAG ?= $(VERSION)
 # The base of all images; docs/releases.md says how to pin it. Empty is the tag in the Dockerfiles.
 BASE_IMAGE ?=
-IMAGES := $(patsubst images/%/Dockerfile,%,$(wildcard images/*/Dockerfile))
+IMAGE_NAMES := $(patsubst images/%/Dockerfile,%,$(wildcard images/*/Dockerfile))
 HOROVOD_BUILD := images/build_horovod.py images/horovod-idle-cycle.patch
 # Horovod's wheels that images/build_horovod.py has cached on this machine. The build of an image
 # uses one instead of compiling it again.
@@ -67,7 +67,8 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
 .PHONY: test-kueue test-fresh-machine test-pythons
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
-.PHONY: bench-reading bench-gpu bench-recovery bench-recovery-kind chaos-training noisy-steps fidelity clean
+.PHONY: bench-reading bench-gpu bench-recovery bench-recovery-kind chaos-training noisy-steps fidelity
+.PHONY: fidelity-gpu clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -185,7 +186,7 @@ verify: $(INSTALLED) $(HELM) ## Fail if a generated file differs from its source
 	$(HELM) lint --strict --quiet $(CHART)
 	$(RENDER) | diff -u $(SNAPSHOT) - || { echo "$(SNAPSHOT): run make generate"; exit 1; }
 
-images: $(IMAGES:%=image-%) ## Build the container images (image-NAME: one of them)
+images: $(IMAGE_NAMES:%=image-%) ## Build the container images (image-NAME: one of them)
 
 $(KEPT_WHEELS): images/kept/%: $(HOROVOD_CACHE)/%
 	@mkdir -p $(@D) && cp $< $@
@@ -202,7 +203,7 @@ release: $(INSTALLED) $(HELM) ## Write wheels, chart, names and checksums to dis
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(DIST) ./operator ./workloads
 	$(HELM) package $(CHART) --destination $(DIST)
 	@{ echo "oci://$(IMAGE_PREFIX)charts/$(notdir $(CHART)):$(VERSION)"; \
-		for name in $(IMAGES); do echo "$(IMAGE_PREFIX)imagenet-$$name:$(IMAGE_TAG)"; done; \
+		for name in $(IMAGE_NAMES); do echo "$(IMAGE_PREFIX)imagenet-$$name:$(IMAGE_TAG)"; done; \
 		} > $(DIST)/names.txt
 	cd $(DIST) && sha256sum * > SHA256SUMS && cat names.txt SHA256SUMS
 
@@ -284,6 +285,9 @@ bench-training-kind: $(INSTALLED) $(HELM) $(GO) ## Measure a job against a plain
 
 fidelity: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Train with every strategy and several seeds (long)
 	$(BIN)/python benchmarks/fidelity.py
+
+fidelity-gpu: $(INSTALLED) .venv-pytorch/.installed ## Compare CIFAR-10's accuracy with a plain loop's (IMAGES=FOLDER-OR-TAR; at most 8 minutes)
+	$(BIN)/python -m benchmarks.fidelity_gpu $(IMAGES) $(OPTIONS)
 
 clean: ## Remove the environment, caches and everything under build/
 	rm -rf $(VENV) $(VENV)-* build $(DIST) images/kept/*/ .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -46,6 +46,9 @@ VALIDATION = 50
 TWO_DEVICES = ROOT / "benchmarks" / "two_devices"
 SAID_OF_DEVICES = "TensorFlow has 2 devices"
 
+OTHER_SECTION = "## CIFAR-10 on a GPU"
+"""The heading of what follows in the page, which `fidelity_gpu` measures."""
+
 SINGLE = "single"
 MIRRORED = "mirrored:TensorFlow"
 SINGLE_PYTORCH = "single:PyTorch"
@@ -273,6 +276,17 @@ def report(single: Series, comparisons: Sequence[Comparison], command: str) -> s
     return page
 
 
+def with_other_section(page: str, former: str) -> str:
+    """The page with the section that `fidelity_gpu` writes, from the former page.
+
+    Args:
+        page: the new one, without that section.
+        former: the one that it replaces.
+    """
+    _, heading, section = former.partition(f"\n{OTHER_SECTION}\n")
+    return f"{page}{heading}{section}"
+
+
 def verdict(comparison: Comparison) -> str:
     """A comparison in words."""
     if comparison.agrees:
@@ -297,7 +311,9 @@ def main() -> int:
     if parsed.report == "-":
         print(page)
     else:
-        Path(parsed.report).write_text(page, encoding="utf-8")
+        path = Path(parsed.report)
+        former = path.read_text(encoding="utf-8") if path.is_file() else ""
+        path.write_text(with_other_section(page, former), encoding="utf-8")
     synchronous = [item for item in comparisons if item.series.name != ASYNCHRONOUS]
     return 0 if all(item.agrees for item in synchronous) else 1
 

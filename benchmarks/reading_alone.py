@@ -25,15 +25,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="of a dataset")
     parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--size", type=int, default=224, help="of the crops, in pixels")
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
-    print(speed(options.folder, options.batch, options.seconds))
+    print(speed(options.folder, options.batch, options.size, options.seconds))
 
 
-def speed(folder: Path, batch: int, seconds: float) -> float:
-    """Return the images per second, over about so many seconds."""
+def speed(folder: Path, batch: int, pixels: int, seconds: float) -> float:
+    """Return the images per second of crops of so many pixels, over about so many seconds."""
     crop = ("--random-crop", "1", "--random-mirror", "1")
-    size = ("--image-shape", "3,224,224", "--batch-size", str(batch))
+    size = ("--image-shape", f"3,{pixels},{pixels}", "--batch-size", str(batch))
     line = ("--framework", "PyTorch", "--dataset", str(folder), *size, *crop)
     data = open_ordered(parse(list(line)), 0, 1, 1, lambda _: Bytes(), _converted)
     try:

@@ -102,3 +102,10 @@ def test_the_page_has_a_line_for_each_and_says_who_is_outside(fidelity: ModuleTy
     assert "| far | 2 | 0.9750 | 0.0050 | +0.0650 | 0.0224 | **outside** |" in page
     assert "| outside, as expected |" in page
     assert "| far | 0.9700, 0.9800 |" in page
+
+
+def test_a_new_page_keeps_the_section_that_another_command_writes(fidelity: ModuleType) -> None:
+    section = f"\n{fidelity.OTHER_SECTION}\nmeasured elsewhere\n"
+    assert fidelity.with_other_section("new\n", f"old\n{section}") == f"new\n{section}"
+    assert fidelity.with_other_section("new\n", "old\n") == "new\n"
+    assert f"\n{fidelity.OTHER_SECTION}\n" in fidelity.PAGE.read_text()

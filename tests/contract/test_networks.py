@@ -17,7 +17,7 @@ from imagenet_workloads.train.options.groups import ModelOptions
 CLASSES = 10
 ALLOWED: list[tuple[str, int | None, int]] = [
     (name, layers, max(family.smallest, SMALL_IMAGE + 1 if name == "resnet" else 1))
-    for name, family in NETWORKS.items()
+    for name, family in FRAMEWORKS["MXNet"].networks.items()
     for layers in family.depths or (None,)
 ]
 ALLOWED += [("resnet", layers, SMALL_IMAGE) for layers in (8, 20, 56, 110, 164)]
@@ -55,7 +55,7 @@ def test_the_networks_with_a_fixed_input_are_the_same_on_both_sides() -> None:
 
 
 @pytest.mark.parametrize(("name", "layers", "side"), ALLOWED)
-def test_what_the_resource_allows_is_built(name: str, layers: int | None, side: int) -> None:
+def test_what_the_resource_allows_mxnet_is_built(name: str, layers: int | None, side: int) -> None:
     model = Network.model_validate(
         {"network": name, "numLayers": layers, "imageShape": [3, side, side]}
     )

@@ -38,6 +38,17 @@ def test_every_depth_of_resnet_has_the_names_of_torchvision(depth: int) -> None:
     assert network.state_dict().keys() == of_torchvision.state_dict().keys()
 
 
+def test_resnet_9_is_the_network_of_its_source() -> None:
+    with torch.device("meta"):
+        network = networks.build(NetworkRequest("resnet-9", None, 10, (3, 32, 32)))
+        convolutions = [one for one in network.modules() if isinstance(one, nn.Conv2d)]
+        before_pooling = network[:4](torch.zeros(2, 3, 32, 32))
+    # 8 convolutions of 3x3 pixels and a linear layer.
+    assert [one.out_channels for one in convolutions] == [64, 128, 128, 128, 256, 512, 512, 512]
+    assert before_pooling.shape == (2, 512, 4, 4)
+    assert sum(weight.numel() for weight in network.parameters()) == 6_573_120
+
+
 def test_values_depend_on_the_seed_alone() -> None:
     first, again, other = (built("--network", "lenet", "--seed", seed) for seed in "001")
     assert torch.equal(first.conv1.weight, again.conv1.weight)

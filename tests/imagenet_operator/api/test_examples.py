@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parents[3] / "examples"
 EXAMPLES = {path.stem: path for path in sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("r/*.yaml")])}
 FROM_A_SOURCE = {"imagenet-resnet50-fast": 1.7}
 """Learning rates of published recipes; those of other examples grow with the batch."""
-CIFAR = ("cifar10", "cifar10-machines")
+CIFAR = ("cifar10", "cifar10-machines", "cifar10-resnet9")
 SCHEMA = root_schema()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from imagenet_operator.api.base import Rule
 from imagenet_operator.api.frameworks.descriptor import (
+    Family,
     Framework,
     GPUCode,
     Images,
@@ -43,10 +44,14 @@ _NO_KV_STORE = Rule(
 PYTORCH = Framework(
     name="PyTorch",
     formats=("RecordIO", "TFRecord"),
-    networks=families(
-        *("lenet", "mlp", "alexnet", "resnet", "vgg", "vgg-bn", "inception-v3", "densenet"),
-        *("squeezenet", "mobilenet-v2"),
-    ),
+    networks={
+        **families(
+            *("lenet", "mlp", "alexnet", "resnet", "vgg", "vgg-bn", "inception-v3", "densenet"),
+            *("squeezenet", "mobilenet-v2"),
+        ),
+        # For images of 32 pixels.
+        "resnet-9": Family(smallest=8),
+    },
     network_prefix="timm/",
     strategies={
         "single": StrategySupport(options=("--distribution-strategy", "single")),

@@ -116,6 +116,61 @@ def _convolution(before: int, filters: int, size: int, stride: int) -> nn.Conv2d
     return nn.Conv2d(before, filters, size, stride, padding=size // 2, bias=False)
 
 
+class Residual9(nn.Module):  # type: ignore[misc]
+    """Two blocks of ResNet-9, whose output is added to their input."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(_block_9(width, width), _block_9(width, width))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Add the branch to its input."""
+        added: torch.Tensor = images + self.branch(images)
+        return added
+
+
+class Scale(nn.Module):  # type: ignore[misc]
+    """Multiplies scores by a constant."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, scores: torch.Tensor) -> torch.Tensor:
+        """Multiply."""
+        return scores * self.factor
+
+
+def resnet_9(request: NetworkRequest) -> nn.Module:
+    """Build the ResNet-9 of David Page's entry to DAWNBench, for images of 32 pixels.
+
+    It has 6.6 million weights. See "How to Train Your ResNet" (myrtle.ai, 2018) and
+    https://github.com/davidcpage/cifar10-fast. The last pooling covers the whole image.
+    """
+    channels, height, width = request.image_shape
+    return nn.Sequential(
+        OrderedDict(
+            prep=_block_9(channels, 64),
+            layer1=nn.Sequential(_block_9(64, 128), nn.MaxPool2d(2), Residual9(128)),
+            layer2=nn.Sequential(_block_9(128, 256), nn.MaxPool2d(2)),
+            layer3=nn.Sequential(_block_9(256, 512), nn.MaxPool2d(2), Residual9(512)),
+            # Not AdaptiveMaxPool2d, which has no deterministic backward pass on a GPU.
+            pool=nn.MaxPool2d((height // 8, width // 8)),
+            flatten=nn.Flatten(),
+            linear=nn.Linear(512, request.classes, bias=False),
+            scale=Scale(0.125),
+        )
+    )
+
+
+def _block_9(before: int, filters: int) -> nn.Sequential:
+    return nn.Sequential(
+        OrderedDict(
+            conv=_convolution(before, filters, 3, 1), bn=nn.BatchNorm2d(filters), relu=nn.ReLU()
+        )
+    )
+
+
 def resnet(request: NetworkRequest) -> nn.Module:
     """Build the network of a depth; its stride is in the 3x3 convolution (v1.5)."""
     return _of_torchvision(f"resnet{request.num_layers}", request)
