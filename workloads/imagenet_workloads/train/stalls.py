@@ -12,7 +12,7 @@ class Stalls:
 
     def __init__(self) -> None:
         self._usual = deque[float](maxlen=USUAL_STEPS)
-        self._total, self._checkpoints, self.longest = 0.0, 0, 0.0
+        self._total, self._checkpoints = 0.0, 0
 
     def step(self, seconds: float, *, touched: bool) -> None:
         """Count a step, with what was saved after it.
@@ -24,9 +24,7 @@ class Stalls:
         if not touched:
             self._usual.append(seconds)
         elif self._usual:
-            more = max(0.0, seconds - median(self._usual))
-            self._total += more
-            self.longest = max(self.longest, more)
+            self._total += max(0.0, seconds - median(self._usual))
 
     def checkpoint(self) -> None:
         """Count a checkpoint, with whose steps its stall comes."""
