@@ -22,7 +22,7 @@ from imagenet_operator.api import (
     elastic_workers,
     extra_arguments,
     parse,
-    reading_memory,
+    worker_memory,
 )
 from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.cli import exit_codes, files
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, found in jobs.items():
         for job in found.values():
             warnings = extra_arguments.warnings(job.spec.training)
-            for problem in (*warnings, *reading_memory.warnings(job)):
+            for problem in (*warnings, *worker_memory.warnings(job)):
                 print(f"{name}: warning: {problem}", file=sys.stderr)
     good = not any(any(report) for report in reports.values())
     return exit_codes.SUCCESS if good else exit_codes.USAGE
@@ -112,9 +112,9 @@ def _counts(jobs: _Jobs) -> dict[int, tuple[int, ...]]:
     }
 
 
-def _memory(jobs: _Jobs) -> dict[int, reading_memory.ReadingMemory]:
+def _memory(jobs: _Jobs) -> dict[int, worker_memory.WorkerMemory]:
     """Return what reading takes in a worker, by document."""
-    figures = {number: reading_memory.of_fewest_workers(job) for number, job in jobs.items()}
+    figures = {number: worker_memory.of_fewest_workers(job) for number, job in jobs.items()}
     return {number: figure for number, figure in figures.items() if figure is not None}
 
 

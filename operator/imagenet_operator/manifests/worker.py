@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from imagenet_operator.api import ImageNetJob, extra_arguments, reading_memory
+from imagenet_operator.api import ImageNetJob, extra_arguments, worker_memory
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import arguments, rendezvous, volumes
@@ -55,7 +55,7 @@ def _program(
     """Return the program, without the means to find its peers."""
     workers, mounts = job.spec.training.workers, _mounts(job)
     shares_node = volumes.must_share_node(job, mounts, workers.replicas)
-    reading = reading_memory.of_worker(job)
+    reading = worker_memory.of_worker(job)
     return Program(
         role=ROLE,
         command="imagenet-train" if slots is None else "imagenet-slots",
@@ -71,7 +71,7 @@ def _program(
         mounts=mounts,
         gpus=workers.gpus,
         shared_memory=True,
-        memory=None if reading is None else reading_memory.in_mebibytes(reading.bytes),
+        memory=None if reading is None else worker_memory.in_mebibytes(reading.bytes),
         leaves_result=_leaves_result(job),
         reports_readiness=not _is_own(job),
         shares_node=shares_node,

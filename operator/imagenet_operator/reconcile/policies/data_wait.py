@@ -18,7 +18,7 @@ import math
 from enum import StrEnum
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob, reading_memory
+from imagenet_operator.api import ImageNetJob, worker_memory
 from imagenet_operator.api.fields import COUNT_MAXIMUM
 from imagenet_operator.api.status import DataWaitStatus
 from imagenet_operator.reconcile.sample import Sample
@@ -190,7 +190,7 @@ def _more_cores(job: ImageNetJob, found: DataWaitStatus) -> str:
     core = None if dataset is None else dataset.decoded_images_per_second
     if not core:
         return _raise_cores(job)
-    threads, cpus = training.data_threads, reading_memory.worker_cpus(training)
+    threads, cpus = training.data_threads, worker_memory.worker_cpus(training)
     processes = training.strategy.processes(training.workers.gpus)
     # Rounded up: a part of a core is a thread of its own.
     needed = math.ceil(found.network_images_per_second / core / _workers(job))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob, reading_memory
+from imagenet_operator.api import ImageNetJob, worker_memory
 from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.manifests.template import CPUS
 from imagenet_workloads.commands import train
@@ -57,8 +57,8 @@ def job(
     return built.model_copy(update={"status": built.status.model_copy(update={"dataset": counted})})
 
 
-def figure(found: ImageNetJob) -> reading_memory.ReadingMemory:
-    memory = reading_memory.of_worker(found)
+def figure(found: ImageNetJob) -> worker_memory.WorkerMemory:
+    memory = worker_memory.of_worker(found)
     assert memory is not None
     return memory
 
@@ -200,7 +200,7 @@ def test_decoders_are_as_many_as_the_figure_counts(
 
 
 def test_the_declarations_are_equal() -> None:
-    ours = reading_memory
+    ours = worker_memory
     assert (ours.TRAINING_SLOTS, ours.VALIDATION_SLOTS) == (batches.SLOTS, batches.VALIDATION_SLOTS)
     assert (ours.LANES, ours.SHORTEST_LANE) == (order.LANES, order.SHORTEST_LANE)
     assert (ours.WINDOW, ours.READ_BYTES) == (order.WINDOW, lane_reader.READ_BYTES)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import reading_memory
+from imagenet_operator.api import worker_memory
 from support.job_table import OWN_PROGRAM, manifest, members, read
 
 Manifest = dict[str, Any]
@@ -28,9 +28,9 @@ def requested(found: Any) -> str | None:
 
 def test_a_pod_without_memory_requests_that_of_its_reader() -> None:
     found = job()
-    memory = reading_memory.of_worker(found)
+    memory = worker_memory.of_worker(found)
     assert memory is not None
-    assert requested(found) == reading_memory.in_mebibytes(memory.bytes)
+    assert requested(found) == worker_memory.in_mebibytes(memory.bytes)
     limits = members(found)[-1]["spec"]["containers"][0]["resources"].get("limits")
     assert limits is None
 
@@ -59,7 +59,7 @@ def test_memory_of_the_pod_stays() -> None:
 )
 def test_other_readers_have_no_figure(training: Manifest) -> None:
     found = read(manifest(training=training))
-    assert reading_memory.of_worker(found) is None
+    assert worker_memory.of_worker(found) is None
     assert requested(found) is None
 
 
@@ -72,7 +72,7 @@ def test_other_readers_have_no_figure(training: Manifest) -> None:
     ],
 )
 def test_less_memory_is_a_warning_with_the_field(resources: Manifest, field: str) -> None:
-    (problem,) = reading_memory.warnings(job(resources))
+    (problem,) = worker_memory.warnings(job(resources))
     assert str(problem) == (
         f"resources.{field}.memory in spec.training.workers.template: is less than the reader of "
         "a worker takes, about 3 MB (2 MB batches, 2 MB records), and 45 MB for each decoder; "
@@ -82,14 +82,14 @@ def test_less_memory_is_a_warning_with_the_field(resources: Manifest, field: str
 
 @pytest.mark.parametrize("resources", [{}, {"limits": {"memory": "1Gi"}}, {"limits": {"cpu": "1"}}])
 def test_enough_memory_is_no_warning(resources: Manifest) -> None:
-    assert reading_memory.warnings(job(resources)) == []
+    assert worker_memory.warnings(job(resources)) == []
 
 
 def test_fewer_workers_take_more() -> None:
     elastic = {"replicas": 8, "minReplicas": 4}
     found = read(manifest(training={"workers": elastic, **NETWORK}))
-    most, usual = reading_memory.of_fewest_workers(found), reading_memory.of_worker(found)
-    assert most == reading_memory.of_worker(found, 4)
+    most, usual = worker_memory.of_fewest_workers(found), worker_memory.of_worker(found)
+    assert most == worker_memory.of_worker(found, 4)
     assert most is not None
     assert usual is not None
     assert most.bytes > usual.bytes
@@ -108,4 +108,4 @@ def test_fewer_workers_take_more() -> None:
     ],
 )
 def test_words(memory: tuple[int, int, int | None], words: str) -> None:
-    assert str(reading_memory.ReadingMemory(*memory)).startswith(f"about {words}")
+    assert str(worker_memory.WorkerMemory(*memory)).startswith(f"about {words}")

@@ -48,7 +48,7 @@ _THEIR_NETWORK: Final = 224
 
 
 @dataclass(frozen=True)
-class ReadingMemory:
+class WorkerMemory:
     """What all processes of a worker take together.
 
     Attributes:
@@ -79,7 +79,7 @@ class ReadingMemory:
         return f"about {_written(self.bytes)} ({', '.join(parts)}){more}"
 
 
-def of_worker(job: ImageNetJob, workers: int | None = None) -> ReadingMemory | None:
+def of_worker(job: ImageNetJob, workers: int | None = None) -> WorkerMemory | None:
     """Return what reading takes in each worker; None if the ordered reader does not read.
 
     Args:
@@ -109,7 +109,7 @@ def of_worker(job: ImageNetJob, workers: int | None = None) -> ReadingMemory | N
     slots = TRAINING_SLOTS * _slot(training, size, model.training_sides)
     if validates:
         slots += VALIDATION_SLOTS * _slot(training, size, model.validation_sides)
-    return ReadingMemory(
+    return WorkerMemory(
         slots=processes * slots,
         windows=processes * ahead,
         decoders=_decoders(training, given.get("--decoding")),
@@ -122,7 +122,7 @@ def worker_cpus(training: TrainingSpec) -> float | None:
     return next((float(amount) for amount in cpus if amount), None)
 
 
-def of_fewest_workers(job: ImageNetJob) -> ReadingMemory | None:
+def of_fewest_workers(job: ImageNetJob) -> WorkerMemory | None:
     """Return the most that reading takes: fewer workers have larger batches and more lanes."""
     training = job.spec.training
     is_elastic = elastic_workers.is_elastic(training)
