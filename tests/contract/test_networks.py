@@ -1,11 +1,12 @@
 """Every network that the resource allows is one that the workloads can build."""
 
+import math
 from collections.abc import Mapping
 
 import pytest
 
 from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS
-from imagenet_operator.api.networks import SMALL_IMAGE, Network
+from imagenet_operator.api.networks import SMALL_IMAGE, Network, own_side
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import networks
 from imagenet_workloads.frameworks.pytorch import networks as pytorch
@@ -15,6 +16,7 @@ from imagenet_workloads.train.networks import Family, NetworkRequest
 from imagenet_workloads.train.options.groups import ModelOptions
 
 CLASSES = 10
+INPUTS = ("data", "softmax_label")
 ALLOWED: list[tuple[str, int | None, int]] = [
     (name, layers, max(family.smallest, SMALL_IMAGE + 1 if name == "resnet" else 1))
     for name, family in FRAMEWORKS["MXNet"].networks.items()
@@ -27,6 +29,28 @@ def built(name: str, layers: int | None, side: int) -> None:
     """Build as a worker would that is given these options and the defaults of the others."""
     depth = ModelOptions().num_layers if layers is None else layers
     networks.build(NetworkRequest(name, depth, CLASSES, (3, side, side)))
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        (name, layers)
+        for name, family in NETWORKS.items()
+        for layers in family.depths or (None,)
+        if family.millions and name in FRAMEWORKS["MXNet"].networks
+    ],
+)
+def test_a_network_has_the_weights_that_a_worker_gets_memory_for(
+    name: str, layers: int | None
+) -> None:
+    family, side = NETWORKS[name], own_side(name)
+    depth = ModelOptions().num_layers if layers is None else layers
+    symbol = networks.build(NetworkRequest(name, depth, 1000, (3, side, side)))
+    shapes, _, _ = symbol.infer_shape(data=(1, 3, side, side))
+    given = zip(symbol.list_arguments(), shapes, strict=True)
+    weights = sum(math.prod(shape) for argument, shape in given if argument not in INPUTS)
+    place = 0 if layers is None else family.depths.index(layers)
+    assert family.millions[place] == math.ceil(weights / 10**6)
 
 
 def test_the_families_are_the_same_on_both_sides() -> None:

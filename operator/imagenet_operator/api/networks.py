@@ -43,7 +43,8 @@ def small_depth(layers: int) -> bool:
     return (layers - 2) % 9 == 0 if layers >= 164 else layers >= 8 and (layers - 2) % 6 == 0
 
 
-def _is_small_resnet(model: Network) -> bool:
+def is_small_resnet(model: Network) -> bool:
+    """Whether a network is the one of the CIFAR experiments."""
     return model.network == "resnet" and model.image_shape[1] <= SMALL_IMAGE
 
 
@@ -51,7 +52,7 @@ def _depth_holds(model: Network) -> bool:
     depths, layers = family_of(model.network).depths, model.num_layers
     if not depths or layers is None:
         return not depths and layers is None
-    return small_depth(layers) if _is_small_resnet(model) else layers in depths
+    return small_depth(layers) if is_small_resnet(model) else layers in depths
 
 
 def _explain_depth(model: Network) -> tuple[str, str]:
@@ -60,7 +61,7 @@ def _explain_depth(model: Network) -> tuple[str, str]:
         return f"{model.network} comes in one depth", "remove it"
     layers = model.num_layers
     given = "is required for" if layers is None else f"{layers} is not a depth of"
-    if _is_small_resnet(model):
+    if is_small_resnet(model):
         return f"{given} a resnet for small images", "write 6n+2, such as 20, 56 or 110"
     return f"{given} {model.network}", f"write one of {', '.join(map(str, depths))}"
 

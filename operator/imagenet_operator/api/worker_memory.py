@@ -1,9 +1,10 @@
-"""The memory that reading takes in a worker: `validate` says it, and the worker's pod requests it.
+"""The memory that reading and saving take in a worker: `validate` says it, and its pod requests it.
 
 The ordered reader has batches in slots and records in windows, both in shared memory that counts
 as the pod's, and decodes in programs (docs/order.md). Slots are exact. Windows depend on the bytes
-of a record, which only the dataset knows, so they are an estimate. The two packages do not import
-each other; a contract test compares both figures with the memory of a real reader.
+of a record, which only the dataset knows, so they are an estimate. Of weights and the optimizer's
+state rank 0 has two copies at most, one for a checkpoint and one for a receipt. The two packages do
+not import each other; a contract test compares the figures with a real reader and real networks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from imagenet_operator.api import elastic_workers, extra_arguments, quantities
 from imagenet_operator.api.capabilities import ONLY_IMAGE_RECORD_ITER, changed
-from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_operator.api.frameworks import FRAMEWORKS, family_of
+from imagenet_operator.api.networks import is_small_resnet
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.errors import Problem
 
@@ -37,6 +39,9 @@ READ_BYTES: Final = 1 << 20
 FEWEST_CORES: Final = 3
 """On fewer, threads decode unless `--decoding processes` says otherwise."""
 
+COPIES: Final = 2
+_WEIGHT: Final = 4
+_SMALL_RESNET_MILLIONS: Final = 2
 _PAGE: Final = 4096
 _LABEL_AND_IDENTITY: Final = 16
 # ILSVRC2012 at 480 pixels: 96 KiB a record; a JPEG grows with the square of its edge.
@@ -56,16 +61,19 @@ class WorkerMemory:
         windows: Bytes of records that are read ahead, about.
         decoders: Programs that decode; None if the template does not say how many cores a worker
             has.
+        copies: Bytes of what checkpoints and receipts are written from; 0 if the size of the
+            network is not known here.
     """
 
     slots: int
     windows: int
     decoders: int | None
+    copies: int
 
     @property
     def bytes(self) -> int:
         """All of it that is known."""
-        return self.slots + self.windows + (self.decoders or 0) * DECODER
+        return self.slots + self.windows + (self.decoders or 0) * DECODER + self.copies
 
     def __str__(self) -> str:
         """Return it in words."""
@@ -74,13 +82,15 @@ class WorkerMemory:
             of_each = "" if self.decoders == 1 else f" ({self.decoders} of {_written(DECODER)})"
             decoders = "decoder" if self.decoders == 1 else "decoders"
             parts.append(f"{_written(self.decoders * DECODER)} {decoders}{of_each}")
+        if self.copies:
+            parts.append(f"{_written(self.copies)} copies for checkpoints")
         # The template does not say how many cores a worker has.
         more = f", and {_written(DECODER)} for each decoder" if self.decoders is None else ""
         return f"about {_written(self.bytes)} ({', '.join(parts)}){more}"
 
 
 def of_worker(job: ImageNetJob, workers: int | None = None) -> WorkerMemory | None:
-    """Return what reading takes in each worker; None if the ordered reader does not read.
+    """Return what both take in each worker; None if the ordered reader does not read.
 
     Args:
         job: The counts of its dataset are used if its status has them.
@@ -113,6 +123,7 @@ def of_worker(job: ImageNetJob, workers: int | None = None) -> WorkerMemory | No
         slots=processes * slots,
         windows=processes * ahead,
         decoders=_decoders(training, given.get("--decoding")),
+        copies=COPIES * _state(training),
     )
 
 
@@ -123,14 +134,14 @@ def worker_cpus(training: TrainingSpec) -> float | None:
 
 
 def of_fewest_workers(job: ImageNetJob) -> WorkerMemory | None:
-    """Return the most that reading takes: fewer workers have larger batches and more lanes."""
+    """Return the most that both take: fewer workers have larger batches and more lanes."""
     training = job.spec.training
     is_elastic = elastic_workers.is_elastic(training)
     return of_worker(job, elastic_workers.worker_counts(training)[0] if is_elastic else None)
 
 
 def warnings(job: ImageNetJob) -> list[Problem]:
-    """Return the memory of the template that is less than reading takes."""
+    """Return the memory of the template that is less than both take."""
     found = of_fewest_workers(job)
     if found is None:
         return []
@@ -141,8 +152,8 @@ def warnings(job: ImageNetJob) -> list[Problem]:
             problems.append(
                 Problem(
                     f"resources.{kind}.memory in spec.training.workers.template",
-                    f"is less than the reader of a worker takes, {found}",
-                    f"write at least {in_mebibytes(found.bytes)} and what the network takes, or a "
+                    f"is less than a worker reads and saves with, {found}",
+                    f"write at least {in_mebibytes(found.bytes)} and what training takes, or a "
                     "smaller batchSize",
                     "operator",
                 )
@@ -153,6 +164,23 @@ def warnings(job: ImageNetJob) -> list[Problem]:
 def in_mebibytes(size: int) -> str:
     """Return bytes as a quantity."""
     return f"{math.ceil(size / 2**20)}Mi"
+
+
+def _state(training: TrainingSpec) -> int:
+    """Return the bytes of a checkpoint, about; 0 if the size of the network is not known."""
+    model, optimizer = training.model, training.optimizer
+    family = family_of(model.network)
+    if is_small_resnet(model):
+        millions = _SMALL_RESNET_MILLIONS
+    elif family.millions:
+        millions = family.millions[family.depths.index(model.num_layers) if family.depths else 0]
+    else:
+        return 0
+    # Without momentum, these have no state. The others have one array or two.
+    of_momentum = optimizer.name in ("sgd", "nag", "lbsgd")
+    arrays = (1 if optimizer.momentum else 0) if of_momentum else 2
+    averages = 0 if optimizer.ema_decay is None else 1
+    return millions * 10**6 * _WEIGHT * (1 + arrays + averages)
 
 
 def _slot(training: TrainingSpec, size: int, sides: tuple[int, int]) -> int:

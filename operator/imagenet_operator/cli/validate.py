@@ -113,7 +113,7 @@ def _counts(jobs: _Jobs) -> dict[int, tuple[int, ...]]:
 
 
 def _memory(jobs: _Jobs) -> dict[int, worker_memory.WorkerMemory]:
-    """Return what reading takes in a worker, by document."""
+    """Return what reading and saving take in a worker, by document."""
     figures = {number: worker_memory.of_fewest_workers(job) for number, job in jobs.items()}
     return {number: figure for number, figure in figures.items() if figure is not None}
 
@@ -125,7 +125,7 @@ def _print_lines(reports: dict[str, _Report], jobs: dict[str, _Jobs]) -> None:
         several = len(report) > 1
         for number, memory in _memory(jobs[file]).items():
             document = f" document {number}:" if several else ""
-            print(f"{file}:{document} the reader of a worker takes {memory}")
+            print(f"{file}:{document} a worker reads and saves with {memory}")
         for number, counts in _counts(jobs[file]).items():
             document = f" document {number}:" if several else ""
             found = ", ".join(map(str, counts))

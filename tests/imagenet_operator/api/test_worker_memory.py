@@ -1,4 +1,4 @@
-"""What the reader of a worker takes, in words, and as the request of its pod."""
+"""What reading and saving take in a worker, in words, and as the request of its pod."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def test_other_readers_have_no_figure(training: Manifest) -> None:
 def test_less_memory_is_a_warning_with_the_field(resources: Manifest, field: str) -> None:
     (problem,) = worker_memory.warnings(job(resources))
     assert str(problem) == (
-        f"resources.{field}.memory in spec.training.workers.template: is less than the reader of "
-        "a worker takes, about 3 MB (2 MB batches, 2 MB records), and 45 MB for each decoder; "
-        "write at least 3Mi and what the network takes, or a smaller batchSize"
+        f"resources.{field}.memory in spec.training.workers.template: is less than a worker reads "
+        "and saves with, about 3 MB (2 MB batches, 2 MB records), and 45 MB for each decoder; "
+        "write at least 3Mi and what training takes, or a smaller batchSize"
     )
 
 
@@ -96,16 +96,38 @@ def test_fewer_workers_take_more() -> None:
 
 
 @pytest.mark.parametrize(
+    ("training", "size"),
+    [
+        ({"model": {"network": "resnet", "numLayers": 50}}, 2 * 26 * 4 * 2),
+        ({"model": {"network": "resnet", "numLayers": 50}, "optimizer": {"momentum": 0}}, 208),
+        ({"model": {"network": "alexnet"}, "optimizer": {"name": "adam"}}, 2 * 62 * 4 * 3),
+        ({"model": {"network": "resnet", "numLayers": 20, "imageShape": [3, 32, 32]}}, 32),
+        # The size of its weights depends on that of images.
+        (NETWORK, 0),
+    ],
+)
+def test_two_copies_of_weights_and_optimizer(training: Manifest, size: int) -> None:
+    """In millions of bytes."""
+    memory = worker_memory.of_worker(job(**training))
+    assert memory is not None
+    assert memory.copies == size * 10**6
+
+
+@pytest.mark.parametrize(
     ("memory", "words"),
     [
         (
-            (3 * 10**9, 10**8, None),
+            (3 * 10**9, 10**8, None, 0),
             "3.10 GB (3.00 GB batches, 0.10 GB records), and 45 MB for",
         ),
-        ((10**6, 2 * 10**6, 0), "3 MB (1 MB batches, 2 MB records)"),
-        ((10**6, 2 * 10**6, 1), "48 MB (1 MB batches, 2 MB records, 45 MB decoder)"),
-        ((10**6, 10**6, 2), "92 MB (1 MB batches, 1 MB records, 90 MB decoders (2 of 45 MB))"),
+        ((10**6, 2 * 10**6, 0, 0), "3 MB (1 MB batches, 2 MB records)"),
+        ((10**6, 2 * 10**6, 1, 0), "48 MB (1 MB batches, 2 MB records, 45 MB decoder)"),
+        (
+            (10**6, 2 * 10**6, 0, 10**9),
+            "1.00 GB (1 MB batches, 2 MB records, 1.00 GB copies for checkpoints)",
+        ),
+        ((10**6, 10**6, 2, 0), "92 MB (1 MB batches, 1 MB records, 90 MB decoders (2 of 45 MB))"),
     ],
 )
-def test_words(memory: tuple[int, int, int | None], words: str) -> None:
+def test_words(memory: tuple[int, int, int | None, int], words: str) -> None:
     assert str(worker_memory.WorkerMemory(*memory)).startswith(f"about {words}")

@@ -17,12 +17,12 @@ BAD = str(FOLDER / "bad" / "batch-does-not-divide.yaml")
 
 
 OF_GOOD = (
-    "the reader of a worker takes about 0.90 GB (3 MB batches, 0.89 GB records), "
+    "a worker reads and saves with about 0.90 GB (3 MB batches, 0.89 GB records), "
     "and 45 MB for each decoder"
 )
 OF_TABLE = (
-    "the reader of a worker takes about 2.00 GB (1.08 GB batches, 0.92 GB records), "
-    "and 45 MB for each decoder"
+    "a worker reads and saves with about 2.42 GB (1.08 GB batches, 0.92 GB records, "
+    "0.42 GB copies for checkpoints), and 45 MB for each decoder"
 )
 """What is said of the job of `job_table`."""
 
@@ -46,7 +46,7 @@ def test_several_documents_are_numbered(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["validate", str(path)]) == 2
     assert capsys.readouterr().out == (
         f"{path}: document 2: spec.training.epochs: must be at least 1, not 0\n"
-        f"{path}: document 1: the reader of a worker takes about 0.45 GB "
+        f"{path}: document 1: a worker reads and saves with about 0.45 GB "
         "(2 MB batches, 0.45 GB records), and 45 MB for each decoder\n"
     )
 
@@ -128,6 +128,7 @@ def test_scripts_get_one_json_document(capsys: pytest.CaptureFixture[str]) -> No
                 "slots": 2_838_528,
                 "windows": 893_235_648,
                 "decoders": None,
+                "copies": 0,
             }
         ],
     }
@@ -180,7 +181,7 @@ def test_the_numbers_of_workers_that_divide_are_listed(capsys: pytest.CaptureFix
     assert main(["validate", ELASTIC]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{ELASTIC}: valid",
-        f"{ELASTIC}: the reader of a worker takes about 0.23 GB (8 MB batches, 0.22 GB records), "
+        f"{ELASTIC}: a worker reads and saves with about 0.23 GB (8 MB batches, 0.22 GB records), "
         "and 45 MB for each decoder",
         f"{ELASTIC}: an attempt may have 4, 5, 6, 8 workers",
     ]

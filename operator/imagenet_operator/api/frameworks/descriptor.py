@@ -26,11 +26,14 @@ class Family(NamedTuple):
         smallest: The smallest side of an image for the network, in pixels.
         has_fixed_input: Whether the shapes of its weights depend on the size of images, in the
             frameworks that train on several sizes.
+        millions: Of weights with 1,000 classes, rounded up, by depth; empty if that depends on the
+            size of images.
     """
 
     depths: tuple[int, ...] = ()
     smallest: int = 1
     has_fixed_input: bool = False
+    millions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,22 +189,24 @@ class Framework:
 
 
 _RESNET = (18, 34, 50, 101, 152)
+_RESNET_MILLIONS = (12, 22, 26, 45, 61)
 _VGG = (11, 13, 16, 19)
+_VGG_MILLIONS = (133, 134, 139, 144)
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         "lenet": Family(smallest=16, has_fixed_input=True),
         "mlp": Family(has_fixed_input=True),
-        "alexnet": Family(smallest=64),
-        "resnet": Family(_RESNET),
-        "resnet-v1": Family(_RESNET),
-        "vgg": Family(_VGG, smallest=32),
-        "vgg-bn": Family(_VGG, smallest=32),
-        "inception-v3": Family(smallest=299),
-        "densenet": Family((121, 161, 169, 201), smallest=224),
-        "squeezenet": Family(smallest=224),
-        "mobilenet": Family(),
-        "mobilenet-v2": Family(),
+        "alexnet": Family(smallest=64, millions=(62,)),
+        "resnet": Family(_RESNET, millions=_RESNET_MILLIONS),
+        "resnet-v1": Family(_RESNET, millions=_RESNET_MILLIONS),
+        "vgg": Family(_VGG, smallest=32, millions=_VGG_MILLIONS),
+        "vgg-bn": Family(_VGG, smallest=32, millions=_VGG_MILLIONS),
+        "inception-v3": Family(smallest=299, millions=(24,)),
+        "densenet": Family((121, 161, 169, 201), smallest=224, millions=(8, 29, 15, 21)),
+        "squeezenet": Family(smallest=224, millions=(2,)),
+        "mobilenet": Family(millions=(5,)),
+        "mobilenet-v2": Family(millions=(4,)),
     }
 )
 """The networks of MXNet's programs, for descriptors. A framework may add others."""
