@@ -157,7 +157,7 @@ TRAIN_LOOP_CPU = Metric(
 TRAIN_COMPILED = Metric(
     "imagenet_train_compiled",
     MetricType.GAUGE,
-    "",
+    "1",
     "Whether compiled code trains (1), or the network itself because compiling failed (0); absent "
     "where compiled code was not chosen.",
 )
