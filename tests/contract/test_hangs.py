@@ -185,6 +185,14 @@ class Running:
         running = TrainingStatus(attempt=0, bound_time=BEGUN, running_time=BEGUN)
         return progress.verdict(running, self._sample, DEADLINE_SECONDS, self._now)
 
+    def is_in(self, place: str) -> bool:
+        """Whether training is in the phase of a place; any place that is no phase will do."""
+        return place not in PHASES or any(
+            f'phase="{place}"' in line and line.endswith(" 1.0")
+            for line in self.text().splitlines()
+            if line.startswith("imagenet_train_phase{")
+        )
+
     def works(self) -> None:
         """Let the training through once, and wait until its metrics say so."""
         before = self.text()
@@ -215,7 +223,10 @@ def training(folder: Path, place: str) -> Iterator[Running]:
     thread.start()
     try:
         gate.wait_for_arrival()
-        yield Running(registry, gate)
+        running = Running(registry, gate)
+        # A checkpoint is written beside training, which gets to its end meanwhile.
+        wait_until(lambda: running.is_in(place), f"training is {place}")
+        yield running
     finally:
         gate.place = ""
         gate.permits.release()

@@ -204,7 +204,9 @@ def test_one_decoder_is_named_and_another_one_helps(photographs: Records) -> Non
     try:
         for decoders in (1, 2):
             steps = next(epochs_of(photographs, before_all_else, decoders))
-            assert cause(steps) is Cause.DECODERS
+            # Only root may go before all else. On a busy machine, a user's decoder lacks a core.
+            lacks_a_core = os.getuid() != 0 and steps.decoded_cpu < 0.8 * steps.decoded
+            assert cause(steps) is (Cause.CORES if lacks_a_core else Cause.DECODERS)
             waited.append(steps.decode_waited)
     finally:
         schedule(os.getpid(), os.SCHED_OTHER, 0)

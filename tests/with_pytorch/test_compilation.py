@@ -68,6 +68,18 @@ def test_by_default_a_network_that_cannot_be_compiled_trains_as_it_is(
     assert not compilation.choose(None, tmp_path, torch.device("cuda"), certain=False)
 
 
+def test_a_network_and_its_average_fall_back_together_with_one_warning(
+    broken: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = trained(2, learner(MLP, "--ema-decay", "0.5", compiled=BY_DEFAULT))
+    expected = trained(2, learner(MLP, "--ema-decay", "0.5"))
+    assert (
+        found.predict(batch(5)).probabilities.tolist()
+        == expected.predict(batch(5)).probabilities.tolist()
+    )
+    assert len([one for one in caplog.records if one.levelno >= logging.WARNING]) == 1
+
+
 def test_what_a_user_asked_for_is_compiled_or_an_error(broken: None) -> None:
     with pytest.raises(BackendCompilerFailed, match="no such instruction"):
         trained(1, learner(MLP, compiled=COMPILED))
@@ -98,14 +110,15 @@ def test_a_folder_of_another_user_is_not_used_for_what_is_loaded_again(
     ("asked", "recorded", "device", "certain", "expected"),
     [
         (None, None, "cuda", False, True),
-        (None, None, "cuda", True, False),
-        (None, None, "cpu", False, False),
+        (None, None, "cuda", True, None),
+        (None, None, "cpu", False, None),
         (True, None, "cpu", False, True),
-        (False, None, "cuda", False, False),
+        (False, None, "cuda", False, None),
         (None, True, "cpu", False, True),
+        # It went on without.
         (None, False, "cuda", False, False),
         # It began before compiling was the default.
-        (None, "absent", "cuda", False, False),
+        (None, "absent", "cuda", False, None),
         (True, False, "cuda", False, True),
     ],
 )
@@ -116,14 +129,14 @@ def test_a_training_is_compiled_on_a_gpu_and_goes_on_as_it_began(
     recorded: bool | str | None,
     device: str,
     certain: bool,
-    expected: bool,
+    expected: bool | None,
 ) -> None:
     monkeypatch.setattr(compilation, "missing_compiler", lambda device: None)
     if isinstance(recorded, bool):
         compilation.record(tmp_path, recorded)
     resumed = None if recorded is None else tmp_path
     found = compilation.choose(asked, resumed, torch.device(device), certain=certain)
-    assert bool(found) is expected
+    assert found is expected
 
 
 # Two batches an update: the first pass, which is compiled first, exchanges nothing.

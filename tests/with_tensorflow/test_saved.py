@@ -15,6 +15,7 @@ from imagenet_workloads.frameworks.tensorflow.learner import TensorFlowLearner
 from imagenet_workloads.frameworks.tensorflow.weights import load_arrays
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
+from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
 from support.learners import CLASSES, assert_close, batch, learner, values
 
@@ -40,6 +41,21 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     for made in (whole, again):
         made.train(batch(7, 8, SHAPE), True, Flags())
     assert_close(values(again), values(whole), atol=0)
+
+
+def test_a_copy_is_not_moved_by_the_steps_that_follow() -> None:
+    made = trained(2, learner(RESNET))
+    copied, before = made.snapshot(), _sums(made.snapshot().state())
+    made.train(batch(7, 8, SHAPE), True, Flags())
+    assert _sums(copied.state()) == before
+    assert _sums(made.snapshot().state()) != before
+
+
+def _sums(state: State) -> dict[str, dict[str, bytes]]:
+    return {
+        part: {name: array.tobytes() for name, array in arrays.items()}
+        for part, arrays in state.items()
+    }
 
 
 def test_of_another_training_only_the_weights_are_taken(tmp_path: Path) -> None:

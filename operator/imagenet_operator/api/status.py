@@ -264,8 +264,8 @@ class TrainingFigures(Model):
     learner."""
 
     compiled: Annotated[int, Ge(0), Le(1)] | None = None
-    """1 if compiled code trains, 0 if the network itself does because compiling failed. Absent if
-    compiled code was not chosen."""
+    """1 if compiled code trains, 0 if the network itself does, because compiling failed or there is
+    no compiler. Absent if compiled code was not chosen."""
 
     checkpoint_stall_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
     """How long a checkpoint holds training up: the time above the median step, summed over the

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from support.deaths import die_before
 from support.processes import wait_until
 
 OURS = Identity(job_uid="6d1f", spec_hash="ab12")
-
-# The audit events that CPython raises just before an operation on a file.
-OPERATIONS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.scandir", "os.listdir"}
 
 
 def write(output: Path, epoch: int, keep: int = 1) -> None:
@@ -25,20 +23,6 @@ def write(output: Path, epoch: int, keep: int = 1) -> None:
 
 def names(output: Path) -> list[str]:
     return [path.name for path in (output / "attempts/r0/checkpoints").iterdir()]
-
-
-def die_before(operation: int) -> None:
-    """From now on, kills this process just before its n-th operation on a file."""
-    remaining = operation
-
-    def hook(event: str, arguments: object) -> None:
-        nonlocal remaining
-        if event in OPERATIONS:
-            if remaining == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            remaining -= 1
-
-    sys.addaudithook(hook)
 
 
 def write_and_die(output: Path, epoch: int, operation: int) -> bool:

@@ -4,7 +4,9 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,16 @@ import pytest
 from imagenet_workloads.checkpoint.manifest import read_batches_per_epoch, read_images
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.errors import SupersededError
+from imagenet_workloads.errors import StorageError, SupersededError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train import checkpointer
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.options import parse
-from imagenet_workloads.train.receipts import Launch, Receipts, read_chain
+from imagenet_workloads.train.receipts import Launch, Receipt, Receipts, read_chain
 from imagenet_workloads.train.reporter import Reporter
+from support.deaths import die_before
 from support.framework_doubles import Alone, Images, Learner, Weights
 
 
@@ -71,6 +74,7 @@ class Scene:
         learner: Averaging | None = None,
     ) -> None:
         self.now, self.folder = 1000.0, folder
+        self.termination = Termination(grace=1)
         options = parse([*arguments, "--checkpoint-keep", "9"], {})
         self.registry, self.learner = Registry(Environment()), learner or Averaging()
         self.checkpointer = Checkpointer(
@@ -79,7 +83,7 @@ class Scene:
             self.learner,
             Alone(rank, workers),
             Reporter(TrainingRecorder(self.registry), None, 20, 10),
-            Termination(grace=1),
+            self.termination,
             Images(ordered_batch),
             last_epoch=5,
             clock=lambda: self.now,
@@ -238,7 +242,7 @@ def test_the_next_checkpoint_waits_for_the_one_in_flight_and_says_so(
         logging.getLogger(checkpointer.__name__).addHandler(said)
         scene.checkpointer.within_epoch(Position(0, 4))
         logging.getLogger(checkpointer.__name__).removeHandler(said)
-    assert caplog.messages[0] == "training waits: the last checkpoint is still being written"
+    assert caplog.messages[0] == "training waits until its last checkpoint is on the disk"
     assert scene.checkpoints()[:1] == ["epoch-0000-batch-00000003"]
     scene.checkpointer.finish()
     assert scene.checkpoints() == ["epoch-0000-batch-00000003", "epoch-0000-batch-00000004"]
@@ -277,6 +281,60 @@ def test_after_an_error_of_training_a_checkpoint_is_completed_unless_it_needs_ot
     assert [path.name for path in (tmp_path / "attempts/r0/checkpoints").iterdir()] == remain
 
 
+def test_a_rank_whose_ledger_cannot_be_synced_does_not_say_that_it_is(tmp_path: Path) -> None:
+    class Full(SlowLedger):
+        def sync(self) -> None:
+            self.may_sync.set()
+            raise StorageError("no room")
+
+    ledger = Full()
+    scene = Scene(tmp_path, rank=1, workers=2, ledger=ledger)
+    scene.checkpointer.within_epoch(Position(0, 3))
+    ledger.may_sync.wait(60)
+    with pytest.raises(StorageError, match="no room"):
+        while True:
+            assert not scene.checkpointer.is_synced
+            scene.checkpointer.after_step(Position(0, 4), synced=False)
+
+
+def test_a_checkpoint_before_the_end_of_an_epoch_gets_its_name_before_validation(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path, "--checkpoint-every-epochs", "2", workers=2)
+    scene.checkpointer.within_epoch(Position(0, 9))
+    scene.checkpointer.after_epoch(1)
+    scene.checkpointer.close()
+    assert scene.checkpoints() == ["epoch-0000-batch-00000009"]
+
+
+def test_what_is_saved_between_two_epochs_is_a_stall(tmp_path: Path) -> None:
+    class Slow(Averaging):
+        def snapshot(self) -> Copied:
+            scene.now += 2
+            return super().snapshot()
+
+    scene = Scene(tmp_path, learner=Slow())
+    scene.checkpointer.after_epoch(1)
+    scene.checkpointer.finish()
+    assert scene.checkpointer.stalls.mean == 2
+    assert scene.metric("checkpoint_stall_seconds") == 2
+
+
+def test_a_write_that_needs_no_peer_has_the_whole_grace_period(tmp_path: Path) -> None:
+    """After a signal, a worker whose peers are gone ends at once otherwise."""
+    scene = Scene(tmp_path, workers=2)
+    scene.learner.may_write.clear()
+    is_writing = scene.termination.is_writing
+    assert not is_writing()
+    scene.checkpointer.within_epoch(Position(0, 3))
+    assert not is_writing()
+    scene.checkpointer.after_step(Position(0, 4), synced=True)
+    assert is_writing()
+    scene.learner.may_write.set()
+    scene.checkpointer.close()
+    assert not is_writing()
+
+
 class Deadly(Averaging):
     """A learner whose copies kill the process when they have written so many bytes."""
 
@@ -297,23 +355,63 @@ class Deadly(Averaging):
 def test_killed_at_any_byte_of_a_write_beside_training_the_former_checkpoint_is_whole(
     tmp_path: Path,
 ) -> None:
-    former = Scene(tmp_path)
-    former.checkpointer.within_epoch(Position(0, 3))
-    former.checkpointer.finish()
-    former.checkpointer.close()
+    save(tmp_path, 3)
     for last in range(100):
-        if (child := os.fork()) == 0:
-            scene = Scene(tmp_path, learner=Deadly(last))
-            scene.checkpointer.within_epoch(Position(0, 4))
-            scene.checkpointer.finish()
+        assert dies(partial(save, tmp_path, 4, Deadly(last)))
+        assert newest(tmp_path) == Position(0, 3)
+
+
+def test_killed_before_any_operation_of_a_write_beside_training_one_of_two_is_whole(
+    tmp_path: Path,
+) -> None:
+    """And so is the chain of receipts."""
+    seen, operation = set(), 0
+    while True:
+        output = tmp_path / str(operation)
+        save(output, 3)
+
+        def killed(output: Path = output, operation: int = operation) -> None:
+            die_before(operation)
+            save(output, 4)
+
+        has_died = dies(killed)
+        seen.add(newest(output))
+        if not has_died:
+            break
+        operation += 1
+    assert seen == {Position(0, 3), Position(0, 4)}
+    assert operation > 30
+
+
+def save(output: Path, batch: int, learner: Averaging | None = None) -> None:
+    """Write a checkpoint of an epoch beside training, and the receipt of 10 steps later."""
+    scene = Scene(output, learner=learner)
+    scene.checkpointer.within_epoch(Position(0, batch))
+    scene.checkpointer.after_step(Position(1, batch), synced=True)
+    scene.checkpointer.finish()
+    scene.checkpointer.close()
+
+
+def dies(call: Callable[[], None]) -> bool:
+    """Call it in a process of its own; whether that is killed."""
+    if (child := os.fork()) == 0:
+        try:
+            call()
             os._exit(0)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status)
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        found = CheckpointStore(tmp_path, 1, Identity("u", "h"), keep=9).newest()
-        assert found is not None
-        assert found.position == Position(0, 3)
-        assert (found.folder / "weights").read_bytes() == b"0"
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def newest(output: Path) -> Position:
+    """The position of the newest complete checkpoint, whose files have their checksums."""
+    found = CheckpointStore(output, 1, Identity("u", "h"), keep=9).newest()
+    assert found is not None
+    assert (found.folder / "weights").read_bytes() == b"0"
+    assert Receipt.of(found.folder).position == found.position
+    return found.position
 
 
 def test_an_error_of_the_write_ends_training_at_its_next_step(tmp_path: Path) -> None:
@@ -322,9 +420,19 @@ def test_an_error_of_the_write_ends_training_at_its_next_step(tmp_path: Path) ->
     scene.checkpointer.finish()
     (tmp_path / "attempts/r1").mkdir()
     scene.checkpointer.within_epoch(Position(0, 4))
-    scene.checkpointer.close()
     with pytest.raises(SupersededError, match="r1 exists"):
-        scene.checkpointer.after_step(Position(0, 5), synced=True)
+        while True:
+            scene.checkpointer.after_step(Position(0, 5), synced=True)
+
+
+def test_an_error_of_the_write_is_said_beside_that_of_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(tmp_path)
+    (tmp_path / "attempts/r1").mkdir(parents=True)
+    scene.checkpointer.within_epoch(Position(0, 4))
+    scene.checkpointer.close()
+    assert "r1 exists" in caplog.text
 
 
 def test_only_rank_0_writes_and_only_its_clock_counts(tmp_path: Path) -> None:

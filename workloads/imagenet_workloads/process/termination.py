@@ -31,6 +31,8 @@ class Termination:
         has_peers: Whether a step needs other processes.
         is_hopeless: Returns whether no checkpoint is possible, because members that the batch needs
             are gone. Called repeatedly from another thread.
+        is_writing: Returns whether a checkpoint is being written that needs no peer, so that it has
+            the whole grace period. Called likewise.
     """
 
     def __init__(self, grace: float, is_hopeless: Callable[[], bool] = lambda: False) -> None:
@@ -41,9 +43,9 @@ class Termination:
             is_hopeless: The attribute.
         """
         self._grace, self.is_hopeless = grace, is_hopeless
+        self.is_writing: Callable[[], bool] = lambda: False
         self._heard = threading.Event()
         self._saving = threading.Event()
-        self._writing = threading.Event()
         self._left = threading.Event()
         self.has_peers = True
         self._step_began: float | None = None
@@ -112,17 +114,6 @@ class Termination:
                 # At the end of the block, a checkpoint is saved, or an error is reported first.
                 self._left.set()
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """In the block no peer is needed, so it always has the whole grace period."""
-        self._writing.set()
-        try:
-            yield
-        finally:
-            # After a signal during the write, the process exits after it, without peers.
-            if not self._heard.is_set():
-                self._writing.clear()
-
     def _hear(self, reading: int) -> None:
         while not {signal.SIGTERM, signal.SIGINT} & set(os.read(reading, 64)):
             pass
@@ -137,7 +128,7 @@ class Termination:
                 if time.monotonic() >= end:
                     _log.warning("no checkpoint within %g s: %s", self._grace, self._why_too_late())
                     break
-                if not self._writing.is_set() and self.is_hopeless():
+                if not self.is_writing() and self.is_hopeless():
                     _log.warning("no checkpoint: the peers are gone")
                     break
             else:

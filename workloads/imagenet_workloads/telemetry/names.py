@@ -158,8 +158,8 @@ TRAIN_COMPILED = Metric(
     "imagenet_train_compiled",
     MetricType.GAUGE,
     "1",
-    "Whether compiled code trains (1), or the network itself because compiling failed (0); absent "
-    "where compiled code was not chosen.",
+    "Whether compiled code trains (1), or the network itself because compiling failed or there is "
+    "no compiler (0); absent where compiled code was not chosen.",
 )
 TRAIN_CHECKPOINT_STALL = Metric(
     "imagenet_train_checkpoint_stall_seconds",

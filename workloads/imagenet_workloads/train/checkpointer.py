@@ -43,7 +43,7 @@ STALLS_PER_INTERVAL = 200
 PATIENCE = 1.0
 
 Then = Callable[[], None]
-"""What the training thread does when it sees that a call has ended."""
+"""What the training thread does when it sees that the background has done something."""
 
 
 class DroppedError(WorkloadError):
@@ -77,17 +77,18 @@ class Checkpointer:
             StorageError: it cannot be made.
         """
         self._options, self._store, self._reporter = options, store, reporter
-        self._termination = termination
         self._learner, self._group, self._clock = learner, group, clock
         self._training, self._last_epoch = training, last_epoch
         self._ledger, self._receipts = ledger, receipts
         self._last_saved = clock()
         self.stalls = Stalls()
-        self._thread = ThreadPoolExecutor(1, "checkpoints")
-        self._calls = deque[Future[Then]]()
-        # Ends when the checkpoint in flight may count on the ledgers of all workers.
+        self._background = ThreadPoolExecutor(1, "checkpoints")
+        self._in_flight = deque[Future[Then]]()
+        # Has a result once the newest checkpoint may count on the ledgers of all workers, and an
+        # error if it is given up.
         self._all_synced: Future[None] | None = None
-        self._is_waited_for = False
+        self._is_waited_for = self._is_ending = False
+        termination.is_writing = self._writes_alone
         self._report_stall()
         if options.model_prefix and group.rank == 0:
             make_folder(Path(options.model_prefix).parent)
@@ -111,12 +112,14 @@ class Checkpointer:
     @property
     def is_busy(self) -> bool:
         """Whether something is being written or hashed beside training."""
-        return bool(self._calls)
+        return bool(self._in_flight)
 
     @property
     def is_synced(self) -> bool:
         """Whether rank 0 need not wait for this worker's ledger; it syncs its own as it writes."""
-        return self._group.rank == 0 or all(call.done() for call in self._calls)
+        return self._group.rank == 0 or all(
+            call.done() and call.exception() is None for call in self._in_flight
+        )
 
     def within_epoch(self, position: Position) -> None:
         """Save between two updates; all ranks of a collective strategy come here together."""
@@ -140,8 +143,7 @@ class Checkpointer:
         """
         if synced and self._all_synced is not None and not self._all_synced.done():
             self._all_synced.set_result(None)
-        while self._calls and self._calls[0].done():
-            self._calls.popleft().result()()
+        self.look()
         checkpoints = [] if self._receipts is None else self._receipts.due_at(position)
         if self._receipts is None or not checkpoints:
             return False
@@ -150,29 +152,43 @@ class Checkpointer:
         if self._group.rank == 0:
             self._reporter.phase(Phase.SAVING)
             # Behind a checkpoint, so that no more than two copies are in memory.
-            self._wait(but=1)
+            self._wait(leaving=1)
             snapshot, receipts = self._learner.snapshot(), self._receipts
-            self._call(lambda: self._write_receipt(receipts, checkpoints, position, snapshot))
+            self._begin(lambda: self._write_receipt(receipts, checkpoints, position, snapshot))
         self._reporter.pause()
         return True
 
     def after_epoch(self, finished: int) -> None:
         """Do what is due after an epoch, counted from 1; all ranks come here."""
         self._learner.average_statistics()
+        begun = self._clock()
         every = self._options.checkpoint_every_epochs
         if finished == self._last_epoch or (every and finished % every == 0):
             self._save(Position(finished, 0))
-            # Validation has no flags, and can take as long as an epoch.
-            self._count_on_ledgers()
+        # Validation has no flags, and can take as long as an epoch.
+        self._count_on_ledgers()
+        self.stalls.held(self._clock() - begun)
+        self._report_stall()
         prefix = self._options.model_prefix
         if prefix and self._group.rank == 0 and finished % self._options.save_period == 0:
             self._export(Path(prefix), finished)
+            self.look()
+
+    def look(self) -> None:
+        """Report what has been written beside training.
+
+        Raises:
+            WorkloadError: something cannot be written.
+        """
+        while self._in_flight and self._in_flight[0].done():
+            self._in_flight.popleft().result()()
 
     def time(self, step: float, *, touched: bool) -> None:
         """Count a step for the stall of checkpoints.
 
         Args:
-            step: the seconds that it took, with what was saved after it.
+            step: the seconds that it took, with what was saved after it, but without its wait for
+                data.
             touched: whether something was saved, written or hashed meanwhile.
         """
         self.stalls.step(step, touched=touched)
@@ -186,15 +202,24 @@ class Checkpointer:
             WorkloadError: it cannot be.
         """
         self._count_on_ledgers()
-        if self._group.rank == 0 and self._calls:
+        if self._group.rank == 0 and self._in_flight:
             self._reporter.phase(Phase.SAVING)
+        self._is_ending = True
         self._wait()
 
     def close(self) -> None:
         """End, also after an error: what counts on no other worker is still written."""
         if self._all_synced is not None and not self._all_synced.done():
             self._all_synced.set_exception(DroppedError("training has failed"))
-        self._thread.shutdown()
+        self._is_waited_for = True
+        self._background.shutdown()
+        for call in self._in_flight:
+            error = call.exception()
+            if error is None:
+                call.result()()
+            elif not isinstance(error, DroppedError):
+                _log.error("beside that, a checkpoint was not written: %s", error)
+        self._in_flight.clear()
 
     def _report_stall(self) -> None:
         if self._group.rank == 0:
@@ -222,9 +247,9 @@ class Checkpointer:
             self._reporter.copied()
             self.stalls.checkpoint()
             begun = self._last_saved
-            self._call(lambda: self._write(position, snapshot, synced, begun))
+            self._begin(lambda: self._write(position, snapshot, synced, begun))
         elif self._ledger is not None:
-            self._call(self._sync_ledger)
+            self._begin(self._sync_ledger)
         if self._receipts is not None:
             self._receipts.expect_later(position, position)
         self._reporter.pause()
@@ -237,26 +262,30 @@ class Checkpointer:
             self._group.wait_for_all()
             self._all_synced.set_result(None)
 
-    def _call(self, work: Callable[[], Then]) -> None:
-        """Let the thread do something after what it has to do already."""
-        self._calls.append(self._thread.submit(work))
+    def _begin(self, work: Callable[[], Then]) -> None:
+        """Let the background do something after what it has to do already."""
+        self._in_flight.append(self._background.submit(work))
 
-    def _wait(self, but: int = 0) -> None:
-        """Return when the thread has done all but the last calls, which needs no peer any more."""
-        if len(self._calls) <= but:
-            return
+    def _wait(self, leaving: int = 0) -> None:
+        """Return when the background has at most so many things to do. Needs no peer."""
+        awaited = list(self._in_flight)[: len(self._in_flight) - leaving]
         self._is_waited_for = True
         try:
-            with self._termination.writing():
-                if not wait([self._calls[0]], PATIENCE).done:
-                    _log.info("training waits: the last checkpoint is still being written")
-                while len(self._calls) > but:
-                    self._calls.popleft().result()()
+            if wait(awaited, PATIENCE).not_done:
+                _log.info("training waits until its last checkpoint is on the disk")
+            for _ in awaited:
+                self._in_flight.popleft().result()()
         finally:
             self._is_waited_for = False
 
+    def _writes_alone(self) -> bool:
+        """Whether a checkpoint is being written that needs no other worker any more."""
+        counts_on_all = self._all_synced is not None and self._all_synced.done()
+        is_writing = any(not call.done() for call in tuple(self._in_flight))
+        return self._is_ending or (counts_on_all and is_writing)
+
     def _work(self) -> None:
-        """Count what the thread does as progress while training waits for it."""
+        """Count what the background does as progress while training waits for it."""
         if self._is_waited_for:
             self._reporter.work()
 

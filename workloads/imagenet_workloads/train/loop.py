@@ -102,12 +102,16 @@ class TrainingLoop:
         self.reporter.phase(Phase.EVALUATING)
         if self.data.validation is not None:
             counts = evaluate(
-                self.learner, self.data.validation, self.group, self.top_k, self.reporter.work
+                self.learner, self.data.validation, self.group, self.top_k, self._validated_batch
             )
         if counts is not None:
             self.reporter.validation(epoch, counts, self.top_k)
         self.reporter.pause()
         return counts
+
+    def _validated_batch(self) -> None:
+        self.reporter.work()
+        self.checkpointer.look()
 
     def _epoch(
         self, epoch: int, first_batch: int, first_image: int, outcome: TrainingOutcome
@@ -157,7 +161,7 @@ class TrainingLoop:
             else:
                 self.reporter.loop_cpu(own_cpu)
             self.checkpointer.time(
-                time.monotonic() - step_started,
+                time.monotonic() - step_started - waited,
                 touched=was_busy or has_saved or self.checkpointer.is_busy,
             )
             if flags.stop:

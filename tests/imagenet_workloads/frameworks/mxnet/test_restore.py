@@ -55,6 +55,24 @@ def test_the_weights_come_from_the_checkpoint(tmp_path: Path) -> None:
         assert np.array_equal(target.weights(name)[0].asnumpy(), expected.asnumpy())
 
 
+def test_a_copy_is_not_moved_by_the_steps_that_follow() -> None:
+    made = replicas()
+    strategy = strategy_for(made, parse([]))
+
+    def step() -> None:
+        made.forward_backward(mx.nd.ones((2, *SHAPE)), mx.nd.zeros(2))
+        strategy.update(Flags())
+
+    step()
+    copied, before = Snapshot.of(made, strategy, None), Snapshot.of(made, strategy, None).state()
+    step()
+    after = Snapshot.of(made, strategy, None).state()
+    for part, arrays in copied.state().items():
+        for name, array in arrays.items():
+            assert np.array_equal(array, before[part][name])
+    assert not np.array_equal(after["weights"]["fc1_weight"], before["weights"]["fc1_weight"])
+
+
 def test_without_a_checkpoint_nothing_is_read() -> None:
     assert checkpoint_files.read(BEGINNING) is None
 

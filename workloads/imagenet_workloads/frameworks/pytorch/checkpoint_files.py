@@ -11,6 +11,7 @@ builds it. No file holds a pickle. Imports PyTorch.
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -43,8 +44,9 @@ Metadata = Mapping[str, str]
 class Snapshot:
     """Copied tensors; implements `train.framework.Snapshot`.
 
-    A GPU copies within its memory, between two steps. Another stream then brings the copies into
-    page-locked memory beside the steps that follow.
+    A GPU copies within its memory, between two steps, when what the steps need is free. Another
+    stream then brings the copies into page-locked memory beside the steps that follow. Where the
+    GPU has no room, it copies into the host's memory at once, and training waits for that.
     """
 
     def __init__(
@@ -63,22 +65,30 @@ class Snapshot:
             updater: of its weights.
             statistics: of all devices.
             average: of the network's values; None without one.
-            compiled: whether compiled code trains; None if that was never asked for.
+            compiled: whether compiled code trains; None where it was not chosen.
         """
         self._optimizer, self._statistics, self._compiled = updater.name, statistics, compiled
         parts = {"weights": network.state_dict(), "optimizer": updater.states()}
         if average is not None:
             parts["average"] = average.network.state_dict()
-        device = next(network.parameters()).device
-        self._copied = None
-        if device.type != "cuda":
+        self._device, self._copied = next(network.parameters()).device, None
+        if self._device.type != "cuda":
             self._parts = host_copies(parts)
             return
-        self._parts = {
-            part: {name: tensor.detach().clone() for name, tensor in tensors.items()}
-            for part, tensors in parts.items()
-        }
-        self._copied = torch.cuda.current_stream(device).record_event()
+        stream = torch.cuda.current_stream(self._device)
+        try:
+            # Contiguous, so that the other stream needs no memory of its own.
+            self._parts = {
+                part: {
+                    name: tensor.detach().clone(memory_format=torch.contiguous_format)
+                    for name, tensor in tensors.items()
+                }
+                for part, tensors in parts.items()
+            }
+            self._copied = stream.record_event()
+        except torch.cuda.OutOfMemoryError:
+            self._parts = host_copies(parts)
+            stream.synchronize()
 
     def save(self, folder: Path) -> None:
         """Fill a checkpoint's folder."""
@@ -102,15 +112,20 @@ class Snapshot:
         return {**arrays, **moving_statistics.state(self._statistics)}
 
     def _on_host(self) -> Mapping[str, Tensors]:
-        if self._copied is None:
-            return self._parts
-        device = next(iter(self._parts["weights"].values())).device
-        stream = torch.cuda.Stream(device)
-        with torch.cuda.stream(stream):
-            stream.wait_event(self._copied)
-            found = host_copies(self._parts)
-        stream.synchronize()
-        return found
+        if self._copied is not None:
+            stream = _copying_stream(self._device)
+            with torch.cuda.stream(stream):
+                stream.wait_event(self._copied)
+                found = host_copies(self._parts)
+            stream.synchronize()
+            # The GPU's memory is free again.
+            self._parts, self._copied = found, None
+        return self._parts
+
+
+@cache
+def _copying_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 def host_copies(parts: Mapping[str, Tensors]) -> dict[str, dict[str, torch.Tensor]]:

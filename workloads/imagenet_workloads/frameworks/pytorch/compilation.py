@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 def choose(
     asked: bool | None, resumed: Path | None, device: torch.device, certain: bool
 ) -> bool | None:
-    """Return whether the network is compiled; False for lack of a compiler, None if it need not be.
+    """Return whether the network is compiled; False if that was chosen and fails, None if not.
 
     Compiled code rounds differently, so a training goes on as it began. Without a compiler, what
     is compiled by default is not, with a warning.
@@ -47,10 +47,11 @@ def choose(
     if resumed is not None:
         # Without the file, it began before compiling was the default.
         path = resumed / COMPILED_FILE
-        chosen = path.exists() and Fields.read(path).values.get("compiled") is True
-    else:
-        chosen = device.type == "cuda" and not certain
-    if not chosen:
+        if not path.exists():
+            return None
+        if Fields.read(path).values.get("compiled") is not True:
+            return False
+    elif device.type != "cuda" or certain:
         return None
     missing = missing_compiler(device)
     if missing is not None:
@@ -90,11 +91,21 @@ def require_compiler(device: torch.device) -> None:
         raise InputError(f"--compile (training.compile): {missing}, or leave it out")
 
 
+class Fallback:
+    """What the compiled networks of a training share.
+
+    Attributes:
+        is_taken: whether the networks themselves compute, because compiling one of them failed.
+    """
+
+    is_taken = False
+
+
 class CompiledNetwork(nn.Module):  # type: ignore[misc]
     """A network whose passes run compiled code; its parameters and buffers are the network's.
 
     Attributes:
-        is_compiled: false once the network itself computes, because compiling failed.
+        fallback: whether the network itself computes.
     """
 
     def __init__(self, network: nn.Module, *, is_required: bool, sizes: int = 1) -> None:
@@ -108,7 +119,7 @@ class CompiledNetwork(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.network = network
         self._is_required = is_required
-        self.is_compiled = True
+        self.fallback = Fallback()
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder_of_this_user()))
         if not is_required:
             # So that all that can fail does so in the forward pass.
@@ -125,7 +136,7 @@ class CompiledNetwork(nn.Module):  # type: ignore[misc]
 
     def forward(self, images: torch.Tensor) -> Any:
         """Compute the scores."""
-        if not self.is_compiled:
+        if self.fallback.is_taken:
             return self.network(images)
         try:
             return self._compiled[0](images)
@@ -140,5 +151,5 @@ class CompiledNetwork(nn.Module):  # type: ignore[misc]
                 type(error).__name__,
                 said,
             )
-            self.is_compiled = False
+            self.fallback.is_taken = True
             return self.network(images)

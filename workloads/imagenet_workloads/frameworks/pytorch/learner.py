@@ -96,7 +96,11 @@ class PyTorchLearner:
         self._validated: nn.Module = self._compiled or network
         if self.average is not None:
             shown = self.average.network
-            self._validated = shown if step.compiled is None else step.compiled(shown)
+            self._validated = shown
+            if step.compiled is not None and self._compiled is not None:
+                twin = step.compiled(shown)
+                twin.fallback = self._compiled.fallback
+                self._validated = twin
         self._updates, self._steps = plan.updates_done, 0
         self.statistics = MovingStatistics(
             DeviceStatistics(self._read_statistics, self._write_statistics, strategy.gather),
@@ -149,7 +153,7 @@ class PyTorchLearner:
     def compiled(self) -> bool | None:
         """Whether compiled code trains; None where it was not chosen."""
         if self._compiled is not None:
-            return self._compiled.is_compiled
+            return not self._compiled.fallback.is_taken
         return False if self._step.lacks_compiler else None
 
     def gradients_ready(self) -> float | None:
@@ -190,7 +194,7 @@ class PyTorchLearner:
             self.updater,
             self.statistics.of_all,
             self.average,
-            compiled=None if self._compiled is None else self._compiled.is_compiled,
+            compiled=self.compiled,
         )
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
