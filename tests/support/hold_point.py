@@ -6,7 +6,7 @@ of this project show nothing before it is whole, so there all of the work is don
 
 A held program writes `held-ROLE` to HOLD_FOLDER, with the names of its pod and the file. It
 continues when `release`, `release-ROLE` or `release-FILE` exists. Its other threads go on all the
-while.
+while: a worker that is held before a checkpoint trains up to the next one.
 """
 
 import json

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from kind.stories.jobs import AT_CHECKPOINT, Manifest, played, trained
 from kind.stories.namespace import OF_JOB, ROLE, StoryNamespace, condition, terminated
 
@@ -12,7 +14,7 @@ def test_a_training_is_suspended_and_resumed_with_fewer_workers(
     digits_story: StoryNamespace,
 ) -> None:
     story = digits_story
-    story.kubectl.apply(trained(epochs=3, hold_at={"worker@0": AT_CHECKPOINT.format(2)}))
+    story.kubectl.apply(trained(epochs=8, hold_at={"worker@0": AT_CHECKPOINT.format(2)}))
     story.wait_until_held("worker")
 
     story.change({"runPolicy": {"suspend": True}})
@@ -28,7 +30,8 @@ def test_a_training_is_suspended_and_resumed_with_fewer_workers(
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     written = story.result(status)
     assert written["workers"] == 1
-    assert "/attempts/r0/checkpoints/epoch-0002" in written["resumedFrom"]
+    # Training goes on, to the next epoch's end at most, while a checkpoint has no name.
+    assert re.search("/attempts/r0/checkpoints/epoch-000[23]-", written["resumedFrom"])
 
 
 def wait_for_sigterm(story: StoryNamespace) -> None:
