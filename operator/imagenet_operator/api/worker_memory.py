@@ -61,19 +61,19 @@ class WorkerMemory:
         windows: Bytes of records that are read ahead, about.
         decoders: Programs that decode; None if the template does not say how many cores a worker
             has.
-        copies: Bytes of what checkpoints and receipts are written from; 0 if the size of the
+        copies: Bytes of what checkpoints and receipts are written from; None if the size of the
             network is not known here.
     """
 
     slots: int
     windows: int
     decoders: int | None
-    copies: int
+    copies: int | None
 
     @property
     def bytes(self) -> int:
         """All of it that is known."""
-        return self.slots + self.windows + (self.decoders or 0) * DECODER + self.copies
+        return self.slots + self.windows + (self.decoders or 0) * DECODER + (self.copies or 0)
 
     def __str__(self) -> str:
         """Return it in words."""
@@ -84,8 +84,13 @@ class WorkerMemory:
             parts.append(f"{_written(self.decoders * DECODER)} {decoders}{of_each}")
         if self.copies:
             parts.append(f"{_written(self.copies)} copies for checkpoints")
-        # The template does not say how many cores a worker has.
-        more = f", and {_written(DECODER)} for each decoder" if self.decoders is None else ""
+        unknown = []
+        if self.decoders is None:
+            # The template does not say how many cores a worker has.
+            unknown.append(f"{_written(DECODER)} for each decoder")
+        if self.copies is None:
+            unknown.append("two copies of weights and optimizer for checkpoints")
+        more = f", and {' and '.join(unknown)}" if unknown else ""
         return f"about {_written(self.bytes)} ({', '.join(parts)}){more}"
 
 
@@ -123,7 +128,7 @@ def of_worker(job: ImageNetJob, workers: int | None = None) -> WorkerMemory | No
         slots=processes * slots,
         windows=processes * ahead,
         decoders=_decoders(training, given.get("--decoding")),
-        copies=COPIES * _state(training),
+        copies=None if (state := _state(training)) is None else COPIES * state,
     )
 
 
@@ -166,8 +171,8 @@ def in_mebibytes(size: int) -> str:
     return f"{math.ceil(size / 2**20)}Mi"
 
 
-def _state(training: TrainingSpec) -> int:
-    """Return the bytes of a checkpoint, about; 0 if the size of the network is not known."""
+def _state(training: TrainingSpec) -> int | None:
+    """Return the bytes of a checkpoint, about; None if the size of the network is not known."""
     model, optimizer = training.model, training.optimizer
     family = family_of(model.network)
     if is_small_resnet(model):
@@ -175,7 +180,8 @@ def _state(training: TrainingSpec) -> int:
     elif family.millions:
         millions = family.millions[family.depths.index(model.num_layers) if family.depths else 0]
     else:
-        return 0
+        # The networks whose weights depend on the size of images are for small ones.
+        return 0 if family.has_fixed_input else None
     # Without momentum, these have no state. The others have one array or two.
     of_momentum = optimizer.name in ("sgd", "nag", "lbsgd")
     arrays = (1 if optimizer.momentum else 0) if of_momentum else 2

@@ -102,7 +102,7 @@ def test_fewer_workers_take_more() -> None:
         ({"model": {"network": "resnet", "numLayers": 50}, "optimizer": {"momentum": 0}}, 208),
         ({"model": {"network": "alexnet"}, "optimizer": {"name": "adam"}}, 2 * 62 * 4 * 3),
         ({"model": {"network": "resnet", "numLayers": 20, "imageShape": [3, 32, 32]}}, 32),
-        # The size of its weights depends on that of images.
+        # The size of its weights depends on that of images, which are small.
         (NETWORK, 0),
     ],
 )
@@ -111,6 +111,15 @@ def test_two_copies_of_weights_and_optimizer(training: Manifest, size: int) -> N
     memory = worker_memory.of_worker(job(**training))
     assert memory is not None
     assert memory.copies == size * 10**6
+
+
+def test_of_a_network_of_another_library_the_copies_are_named() -> None:
+    timm = {"framework": "PyTorch", "strategy": {"distributedDataParallel": {}}}
+    memory = worker_memory.of_worker(job(**timm, model={"network": "timm/vit_tiny"}))
+    assert memory is not None
+    assert str(memory).endswith(
+        ", and 45 MB for each decoder and two copies of weights and optimizer for checkpoints"
+    )
 
 
 @pytest.mark.parametrize(
