@@ -20,6 +20,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -95,7 +96,14 @@ class Comparison:
 
     def __init__(self, manifest: Mapping[str, Any], images: Path, gpus: int, workdir: Path) -> None:
         self._manifest, self._images, self._gpus = manifest, images, gpus
-        given = json.dumps([manifest, str(images)], sort_keys=True)
+        state = images.stat()
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout
+        # What another version or other images have shown does not count.
+        given = json.dumps(
+            [manifest, str(images), state.st_size, state.st_mtime_ns, commit], sort_keys=True
+        )
         self._workdir = workdir / hashlib.sha256(given.encode()).hexdigest()[:12]
         (self._workdir / "volumes" / DATASET).mkdir(parents=True, exist_ok=True)
         self.results = self._workdir / "results.jsonl"
@@ -337,7 +345,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             digest = hashlib.sha256(str(images).encode()).hexdigest()[:12]
             few = options.workdir.resolve() / f"few-{options.images_per_class}-{digest}"
             if not few.exists():
-                write_some(images, few, options.images_per_class)
+                begun = few.with_suffix(".part")
+                shutil.rmtree(begun, ignore_errors=True)
+                write_some(images, begun, options.images_per_class)
+                begun.rename(few)
             images = few
         comparison = Comparison(recipe(options, count), images, count, options.workdir.resolve())
         _train_all(comparison, wanted(options.seeds), deadline)

@@ -44,7 +44,7 @@ from pathlib import Path
 
 import torch
 from benchmarks.gpu.projection import Speeds, tables
-from benchmarks.gpu.restart import CHECKPOINTS, Restart, of_starting
+from benchmarks.gpu.restart import CHECKPOINTS, MeasureFailedError, Restart, of_starting
 from benchmarks.plain_torch import RESNET_20, RESNET_50
 from benchmarks.read_datasets import records_of, small_records_of
 
@@ -145,8 +145,8 @@ class Results:
         return statistics.median(self.values[row]) if row in self.values else None
 
 
-def main() -> None:
-    """Run the benchmark."""
+def main() -> int:
+    """Run the benchmark; return the exit code."""
     options = _options()
     deadline = time.monotonic() + options.seconds
     BENCH.mkdir(parents=True, exist_ok=True)
@@ -170,6 +170,7 @@ def main() -> None:
             for n in range(2, options.runs + 1)
         ),
     ]
+    has_failed = False
     for part, measure in rounds:
         runs_here = part == READING or has_gpu or options.on_cpu
         if part in options.skip or not runs_here:
@@ -178,12 +179,16 @@ def main() -> None:
             measure()
         except (TimeoutError, subprocess.TimeoutExpired):
             print(f"{part}: the time is over", file=sys.stderr, flush=True)
+        except (MeasureFailedError, subprocess.CalledProcessError) as error:
+            has_failed = True
+            print(f"{part}: {error}", file=sys.stderr, flush=True)
     print(f"{machine}.")
     if not has_gpu and not options.on_cpu:
         print("\nWhat needs a GPU is not run: PyTorch finds none.")
     if options.on_cpu:
         print("\nOn the CPU, imagenet-train has ResNet-18 and images of a quarter of the size.")
     print(_report(results, options.skip, device.name if has_gpu else "no GPU"), flush=True)
+    return 1 if has_failed else 0
 
 
 def _options() -> argparse.Namespace:
@@ -361,7 +366,7 @@ def _speed(command: Command, deadline: float) -> float:
             line, check=False, stdout=file, stderr=subprocess.STDOUT, timeout=left
         )
     if done.returncode:
-        sys.exit(f"{line} failed: {done.returncode}\n{log.read_text()}")
+        raise MeasureFailedError(f"{line} failed: {done.returncode}\n{log.read_text()}")
     lines = (output / "attempts" / "r0" / "metrics.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
     times = {one["batch"]: float(one["time"]) for one in events if one["event"] == "progress"}
@@ -491,4 +496,4 @@ def _speeds(results: Results) -> Speeds:
 if __name__ == "__main__":
     # SIGTERM also ends the process that measures.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    main()
+    sys.exit(main())

@@ -38,6 +38,10 @@ RestartParts = dict[str, float]
 """Seconds of each part, in the order of time; they add up to the time from kill to next step."""
 
 
+class MeasureFailedError(Exception):
+    """A program that is measured has failed."""
+
+
 class Restart:
     """A training that saves checkpoints, is killed and starts again.
 
@@ -73,7 +77,10 @@ class Restart:
             first.send_signal(signal.SIGKILL)
             first.wait()
         found = stall(self._events(0))
-        assert found is not None
+        if found is None:
+            raise MeasureFailedError(
+                "each step was touched by a checkpoint: write a longer --interval"
+            )
         launched = time.time()
         second = self._start(1)
         try:
@@ -108,7 +115,7 @@ class Restart:
         while not is_there(self._events(attempt)):
             if process.poll() is not None:
                 log = (self._output / f"r{attempt}.log").read_text()
-                sys.exit(f"{self._command} ended with {process.returncode}\n{log}")
+                raise MeasureFailedError(f"{self._command} ended with {process.returncode}\n{log}")
             if time.monotonic() > deadline:
                 raise TimeoutError
             time.sleep(_POLL_SECONDS)

@@ -1,11 +1,15 @@
 """GPU-hours that are projected from speeds, and the stall of checkpoints: the arithmetic."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 from benchmarks.gpu import projection
 from benchmarks.gpu.projection import NINETY, SIXTEEN, THIRTY_TWO, Recipe, Speeds, interpolated
 from benchmarks.gpu.stall import stall
+
+from support.chart import REPOSITORY
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,7 @@ HOUR = 3600
         (
             THIRTY_TWO,
             16,
-            (1_281_167 * (25 / 12_000 + 7 / 8_603.0) + 1_600_000 / 14_000) / HOUR,
+            (1_281_167 * (25 / 12_000 + 7 / 8_603.0) + 1_600_000 / 9_953) / HOUR,
             "computing",
         ),
         (SIXTEEN, 8, 16 * (1_281_167 + 50_000) / 7_000 / HOUR, "reading"),
@@ -75,14 +79,16 @@ def test_what_would_help_is_said_where_smaller_images_gain_nothing() -> None:
     assert said is not None
     assert "on 8 cores: smaller images gain nothing, because reading limits: 7,000" in said
     # 12,000 / (7,000 / 8)
-    assert "About 14 cores would help, or records of 160 pixels, which are read at 11,000" in said
+    assert "About 14 cores would help, or for the images of 160 pixels records of that size" in said
+    slow = replace(FAST, small_reading={8: 7_000.0})
+    assert "records of that size" not in str(projection.help_for(THIRTY_TWO, slow, 8))
     assert projection.help_for(THIRTY_TWO, FAST, 16) is None
 
 
 def test_the_tables_have_the_card_the_aims_and_what_others_have_published() -> None:
     text = projection.tables(FAST, "a card")
     assert "**projected** for a card" in text
-    assert "| 32 epochs, 160 to 192 | not run | 1.69 | reading | 1.06 | computing |" in text
+    assert "| 32 epochs, 160 to 192 | not run | 1.69 | reading | 1.07 | computing |" in text
     assert "| at most 2.0 GPU-hours on 8 cores | reached: 1.69 on a card |" in text
     assert "| MLPerf Training v3.0, MXNet, to the target | 0.759 | 8 H100 | 13.5 | 1.80 |" in text
     assert "| ffcv, 32 epochs, 160 to 192 | 0.766 | 8 A100 | 28.7 | 3.83 |" in text
@@ -127,3 +133,13 @@ def test_a_step_is_within_an_epoch_and_a_checkpoint_after_one_does_not_count() -
     assert (found.checkpoints, found.longest) == (1, 3.0)
     assert found.seconds == pytest.approx(2.0)
     assert stall(first) is None
+
+
+def test_the_recipe_is_that_of_the_example() -> None:
+    example = yaml.safe_load((REPOSITORY / "examples/imagenet-resnet50-fast.yaml").read_text())
+    training = example["spec"]["training"]
+    sizes = training["model"]["imageSizes"]
+    ends = [*(one["epoch"] for one in sizes[1:]), training["epochs"]]
+    stages = [(one["size"], end - one["epoch"]) for one, end in zip(sizes, ends, strict=True)]
+    assert tuple(stages) == SIXTEEN.stages
+    assert training["model"]["validationSize"] == SIXTEEN.validation_size

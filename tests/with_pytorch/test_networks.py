@@ -1,5 +1,7 @@
 """Every network is built, takes images of its smallest size, and has torchvision's weights."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
@@ -28,6 +30,17 @@ def test_it_scores_images(name: str, layers: int | None, side: int, channels: in
         request = NetworkRequest(name, layers, CLASSES, (channels, side, side))
         scores = networks.build(request).eval()(torch.zeros(2, channels, side, side))
     assert scores.shape == (2, CLASSES)
+
+
+@pytest.mark.parametrize(("name", "layers", "side"), SMALLEST)
+def test_it_takes_images_of_another_size_unless_its_input_is_fixed(
+    name: str, layers: int | None, side: int
+) -> None:
+    with torch.device("meta"):
+        network = networks.build(NetworkRequest(name, layers, CLASSES, (3, side, side))).eval()
+        has_fixed_input = networks.FAMILIES[name].has_fixed_input
+        with pytest.raises(RuntimeError) if has_fixed_input else nullcontext():
+            assert network(torch.zeros(2, 3, 2 * side, 2 * side)).shape == (2, CLASSES)
 
 
 @pytest.mark.parametrize("depth", networks.FAMILIES["resnet"].depths)

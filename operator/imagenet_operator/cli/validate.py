@@ -21,6 +21,7 @@ from imagenet_operator.api import (
     Problem,
     elastic_workers,
     extra_arguments,
+    networks,
     parse,
     worker_memory,
 )
@@ -78,7 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name, found in jobs.items():
         for job in found.values():
             warnings = extra_arguments.warnings(job.spec.training)
-            for problem in (*warnings, *worker_memory.warnings(job)):
+            unreached = networks.unreached_sizes(job.spec.training)
+            for problem in (*warnings, *unreached, *worker_memory.warnings(job)):
                 print(f"{name}: warning: {problem}", file=sys.stderr)
     good = not any(any(report) for report in reports.values())
     return exit_codes.SUCCESS if good else exit_codes.USAGE

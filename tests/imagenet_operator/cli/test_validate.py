@@ -134,6 +134,26 @@ def test_scripts_get_one_json_document(capsys: pytest.CaptureFixture[str]) -> No
     }
 
 
+def test_a_size_of_images_that_is_never_reached_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = [{"epoch": 0, "size": 160}, {"epoch": 16, "size": 192}]
+    training = {
+        "framework": "PyTorch",
+        "strategy": {"single": {}},
+        "workers": {"replicas": 1},
+        "epochs": 16,
+        "model": {"network": "resnet", "numLayers": 50, "imageSizes": sizes},
+    }
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(job_table.manifest(training=training)))
+    assert main(["validate", str(path)]) == 0
+    assert capsys.readouterr().err == (
+        f"{path}: warning: spec.training.model.imageSizes[1].epoch: 16 is never reached: training "
+        "has 16 epochs, from 0 on; write a smaller one, or more epochs\n"
+    )
+
+
 def test_options_of_an_own_image_are_warnings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

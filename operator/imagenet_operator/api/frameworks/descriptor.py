@@ -24,8 +24,8 @@ class Family(NamedTuple):
     Attributes:
         depths: The values of `numLayers`; empty for a network of one depth.
         smallest: The smallest side of an image for the network, in pixels.
-        has_fixed_input: Whether the shapes of its weights depend on the size of images, in the
-            frameworks that train on several sizes.
+        has_fixed_input: Whether it is built for one size of images, in the frameworks that train on
+            several sizes.
         millions: Of weights with 1,000 classes, rounded up, by depth; empty if that depends on the
             size of images.
     """

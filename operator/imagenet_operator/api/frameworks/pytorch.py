@@ -50,7 +50,7 @@ PYTORCH = Framework(
             *("squeezenet", "mobilenet-v2"),
         ),
         # For images of 32 pixels.
-        "resnet-9": Family(smallest=8, millions=(8,)),
+        "resnet-9": Family(smallest=8, has_fixed_input=True, millions=(8,)),
     },
     network_prefix="timm/",
     strategies={

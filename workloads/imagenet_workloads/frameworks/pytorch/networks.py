@@ -26,7 +26,7 @@ FAMILIES: Mapping[str, Family] = {
     "mlp": Family("mlp", has_fixed_input=True),
     "mobilenet-v2": Family("mobilenet_v2"),
     "resnet": Family("resnet", (18, 34, 50, 101, 152)),
-    "resnet-9": Family("resnet_9", smallest=8),
+    "resnet-9": Family("resnet_9", smallest=8, has_fixed_input=True),
     "squeezenet": Family("squeezenet", smallest=48),
     "vgg": Family("vgg", (11, 13, 16, 19), smallest=32),
     "vgg-bn": Family("vgg_bn", (11, 13, 16, 19), smallest=32),
