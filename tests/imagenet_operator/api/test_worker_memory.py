@@ -114,7 +114,7 @@ def test_two_copies_of_weights_and_optimizer(training: Manifest, size: int) -> N
 
 
 def test_of_a_network_of_another_library_the_copies_are_named() -> None:
-    timm = {"framework": "PyTorch", "strategy": {"distributedDataParallel": {}}}
+    timm: Manifest = {"framework": "PyTorch", "strategy": {"distributedDataParallel": {}}}
     memory = worker_memory.of_worker(job(**timm, model={"network": "timm/vit_tiny"}))
     assert memory is not None
     assert str(memory).endswith(
