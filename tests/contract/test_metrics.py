@@ -18,6 +18,7 @@ UNITS = {
     figures.SECONDS: {"seconds"},
     figures.MICROSECONDS: {"seconds"},
     figures.SHARE: {"ratio"},
+    figures.FLAG: {"1"},
 }
 
 

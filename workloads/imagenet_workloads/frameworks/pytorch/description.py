@@ -3,7 +3,7 @@
 Imports no PyTorch.
 """
 
-from imagenet_workloads.frameworks.pytorch.networks import sizes_problem
+from imagenet_workloads.frameworks.pytorch.networks import sizes_mistake
 from imagenet_workloads.train.options.description import (
     FrameworkDescription,
     StrategyModules,
@@ -33,7 +33,7 @@ DESCRIPTION = FrameworkDescription(
         "optimizer": {"warmup_strategy": "lars"},
         "data": {"reader": "ImageRecordIter"},
     },
-    contradiction=lambda options: sizes_problem(options.model),
+    contradiction=lambda options: sizes_mistake(options.model),
     memory_option="activation_checkpointing",
     exports=("safetensors", "torchscript", "onnx"),
 )

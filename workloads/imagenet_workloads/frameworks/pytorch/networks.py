@@ -52,7 +52,7 @@ def build(request: NetworkRequest) -> Any:
     return getattr(families, builder)(request)
 
 
-def sizes_problem(model: ModelOptions) -> str | None:
+def sizes_mistake(model: ModelOptions) -> str | None:
     """Return why a network cannot take images of the sizes asked for; None if it can.
 
     Of timm's networks only timm knows that: `require_sizes`.
@@ -99,4 +99,7 @@ def require_sizes(model: ModelOptions) -> None:
 
 
 def _has_fixed_input(network: str) -> str:
-    return f"{network} has a fixed input, so its images have one size, that of --image-shape"
+    return (
+        f"{network} has a fixed input, so its images have one size, that of --image-shape "
+        "(model.imageShape)"
+    )
