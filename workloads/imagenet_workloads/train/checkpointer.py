@@ -27,7 +27,11 @@ from imagenet_workloads.train.data import TrainingData
 from imagenet_workloads.train.framework import Learner, Snapshot
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger
-from imagenet_workloads.train.options.groups import OutputOptions
+from imagenet_workloads.train.options.groups import (
+    EVERY_SECONDS,
+    STALLS_PER_INTERVAL,
+    OutputOptions,
+)
 from imagenet_workloads.train.receipts import FILE_NAME, Receipt, Receipts
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.result import put
@@ -35,10 +39,6 @@ from imagenet_workloads.train.stalls import Stalls
 
 _log = logging.getLogger(__name__)
 
-# Seconds between two checkpoints if none are given; the time that they hold training up is to be a
-# small part of it.
-EVERY_SECONDS = 600.0
-STALLS_PER_INTERVAL = 200
 # Seconds for which training waits for a checkpoint in flight before it says so.
 PATIENCE = 1.0
 

@@ -246,6 +246,12 @@ class AugmentationOptions:
     )
 
 
+# Seconds between two checkpoints if none are given; the time that they hold training up is to be a
+# small part of it.
+EVERY_SECONDS = 600.0
+STALLS_PER_INTERVAL = 200
+
+
 @dataclass(frozen=True)
 class OutputOptions:
     """What remains, and from where to go on."""
@@ -258,8 +264,8 @@ class OutputOptions:
     checkpoint_every_epochs: int = option(1, "0 is only at the end", kinds.count)
     checkpoint_every_seconds: float | None = option(
         None,
-        "also within an epoch, this many seconds apart; absent: 600, or 200 times what a "
-        "checkpoint holds training up if that is more",
+        f"also within an epoch, this many seconds apart; absent: {EVERY_SECONDS:g}, or "
+        f"{STALLS_PER_INTERVAL} times what a checkpoint holds training up if that is more",
         kinds.amount_above_zero,
     )
     checkpoint_keep: int = option(3, "complete checkpoints that stay", kinds.positive)
