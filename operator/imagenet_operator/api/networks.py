@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
@@ -23,9 +23,6 @@ from imagenet_operator.api.fields import (
 )
 from imagenet_operator.api.frameworks import NETWORKS, PREFIXES, family_of, is_named, is_named_cel
 from imagenet_operator.errors import Problem
-
-if TYPE_CHECKING:
-    from imagenet_operator.api.training import TrainingSpec
 
 SMALL_IMAGE = 32
 """Up to this height, a resnet is that of the CIFAR experiments, with other depths."""
@@ -89,17 +86,17 @@ def _depth_cel() -> str:
     return f"{_THREE_NUMBERS} || ({one_depth} ? !has(self.numLayers) : {several})"
 
 
-def unreached_sizes(training: TrainingSpec) -> list[Problem]:
-    """Return the sizes of images from epochs on that training does not have."""
+def unreached_sizes(model: Network, epochs: int) -> list[Problem]:
+    """Return the sizes of images from epochs on that a training of these epochs does not have."""
     return [
         Problem(
             f"spec.training.model.imageSizes[{place}].epoch",
-            f"{one.epoch} is never reached: training has {training.epochs} epochs, from 0 on",
+            f"{one.epoch} is never reached: training has {epochs} epochs, from 0 on",
             "write a smaller one, or more epochs",
             "operator",
         )
-        for place, one in enumerate(training.model.image_sizes or ())
-        if one.epoch >= training.epochs
+        for place, one in enumerate(model.image_sizes or ())
+        if one.epoch >= epochs
     ]
 
 

@@ -78,8 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
         _print_lines(reports, jobs)
     for name, found in jobs.items():
         for job in found.values():
-            warnings = extra_arguments.warnings(job.spec.training)
-            unreached = networks.unreached_sizes(job.spec.training)
+            training = job.spec.training
+            warnings = extra_arguments.warnings(training)
+            unreached = networks.unreached_sizes(training.model, training.epochs)
             for problem in (*warnings, *unreached, *worker_memory.warnings(job)):
                 print(f"{name}: warning: {problem}", file=sys.stderr)
     good = not any(any(report) for report in reports.values())
