@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.counts import LIMB_BITS, LIMBS, Counts, count, from_limbs, to_limbs
+from imagenet_workloads.train import counts
+from imagenet_workloads.train.counts import (
+    LIMB_BITS,
+    LIMBS,
+    Counts,
+    OutputCounts,
+    count,
+    from_limbs,
+    to_limbs,
+)
 from imagenet_workloads.train.framework import Outputs
 
 WHOLE = st.integers(0, (1 << (LIMB_BITS * LIMBS)) - 1)
@@ -58,5 +67,29 @@ def test_fewer_than_five_classes_are_always_within_five() -> None:
 
 @pytest.mark.parametrize("label", [-1, 4, 1000])
 def test_a_label_that_is_no_class_is_named(label: int) -> None:
-    with pytest.raises(InputError, match="the network has 4 classes"):
-        count(Outputs.of(np.full((1, 4), 0.25, np.float32), np.array([label], np.float32)), 0)
+    outputs = Outputs.of(np.full((1, 4), 0.25, np.float32), np.array([label], np.float32))
+    with pytest.raises(InputError, match=f"label {label}, but the network has 4 classes"):
+        OutputCounts(0).add(outputs)
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=12),
+    st.sampled_from([1, 3, 1 << 24]),
+    st.integers(0, 1000),
+)
+def test_batches_count_the_same_together_and_one_by_one(
+    sizes: list[int], held: int, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    batches = []
+    for size in sizes:
+        # Few values, so that many classes are as likely as the right one.
+        probabilities = random.choice([0.1, 0.2, 0.3], (size, 7)).astype(np.float32)
+        probabilities[random.random((size, 7)) < random.choice([0.0, 0.02])] = np.nan
+        batches.append(Outputs.of(probabilities, random.integers(0, 7, size).astype(np.float32)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counts, "HELD_BYTES", held)
+        together = OutputCounts(3)
+        for batch in batches:
+            together.add(batch)
+    assert together.finish() == sum((count(batch, 3) for batch in batches), Counts())

@@ -1,14 +1,19 @@
 """The ledger over random kills and changes of the number of workers, and with wrong readers."""
 
+import errno
+import io
+import itertools
+import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from imagenet_workloads.errors import InputError
+from imagenet_workloads.errors import InputError, VolumeFullError
 from imagenet_workloads.train.data import RecordsRead
 from imagenet_workloads.train.ledger import FOLDER, Identities, Ledger, LedgerHead, Start
 from imagenet_workloads.train.ledger_check import EpochReport, check, find_runs
@@ -45,9 +50,19 @@ class Training:
     read: Reader = honest
 
     def attempt(
-        self, number: int, start: Start, workers: int, batch: int, steps: int, checkpoint_every: int
+        self,
+        number: int,
+        start: Start,
+        workers: int,
+        batch: int,
+        steps: int,
+        checkpoint_every: int,
+        loses: random.Random | None = None,
     ) -> Start:
-        """Train until killed after some steps; return the newest checkpoint's place."""
+        """Train until killed after some steps; return the newest checkpoint's place.
+
+        If it `loses` what no checkpoint counts, each ledger is cut off somewhere behind that.
+        """
         order, expected = Order(self.images, SEED), identities(self.images)
         folder = self.output / f"attempts/r{number}"
         heads = [
@@ -55,6 +70,8 @@ class Training:
             for worker in range(workers)
         ]
         ledgers = [Ledger(folder, head) for head in heads]
+        paths = [folder / FOLDER / head.file_name for head in heads]
+        synced = [path.stat().st_size for path in paths]
         saved = start
         for step, (epoch, begin, end) in enumerate(self._batches(start, batch * workers), start=1):
             for worker, ledger in enumerate(ledgers):
@@ -64,8 +81,15 @@ class Training:
             place = Start(epoch + 1, 0) if end == self.images else Start(epoch, end)
             if step % checkpoint_every == 0 or place.epoch == self.epochs:
                 saved = place
+                for ledger in ledgers if loses else ():
+                    ledger.sync()
+                synced = [path.stat().st_size for path in paths]
             if step == steps:
                 break
+        for ledger, path, size in zip(ledgers, paths, synced, strict=True):
+            ledger.close()
+            if loses:
+                os.truncate(path, loses.randint(size, path.stat().st_size))
         return saved
 
     def _batches(self, start: Start, size: int) -> Iterator[tuple[int, int, int]]:
@@ -81,7 +105,10 @@ class Training:
 
 
 @pytest.mark.parametrize("first_seed", range(0, 1000, 250))
-def test_random_kills_and_numbers_of_workers(tmp_path: Path, first_seed: int) -> None:
+def test_random_kills_and_numbers_of_workers(
+    tmp_path: Path, first_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # A kill loses no cache.
     redone = 0
     for seed in range(first_seed, first_seed + 250):
         drawn = random.Random(seed)
@@ -96,6 +123,7 @@ def test_random_kills_and_numbers_of_workers(tmp_path: Path, first_seed: int) ->
                 # In the end one is not killed.
                 steps=drawn.randint(0, 25) if number < 5 else 1_000_000,
                 checkpoint_every=drawn.randint(1, 9),
+                loses=drawn,
             )
             number += 1
         reports = training.check(with_dataset=bool(seed % 2))
@@ -172,6 +200,32 @@ def test_a_batch_that_a_kill_has_cut_off_is_ignored(tmp_path: Path) -> None:
     path.write_bytes(damaged)
     with pytest.raises(InputError, match="damaged at byte"):
         training.check(is_finished=False)
+
+
+def test_a_full_volume_ends_training_at_a_later_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Filling(io.FileIO):
+        room = 300
+
+        def write(self, content: Any) -> int:
+            if not self.room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written = super().write(content[: self.room])
+            self.room -= written
+            return written
+
+    def open_filling(path: Path, mode: str) -> io.BufferedWriter:
+        return io.BufferedWriter(Filling(path, mode))
+
+    monkeypatch.setattr(Path, "open", open_filling)
+    ledger = Ledger(tmp_path, LedgerHead("hash", Start(0, 0), 0, 1, 40, SEED))
+    with pytest.raises(VolumeFullError, match="cannot write the ledger"):
+        for first in itertools.count(0, 4):
+            ledger.record(RecordsRead(0, first, identities(4)))
+    with pytest.raises(VolumeFullError, match="cannot write the ledger"):
+        ledger.sync()
+    ledger.close()
 
 
 def test_a_folder_without_a_ledger_is_refused(tmp_path: Path) -> None:

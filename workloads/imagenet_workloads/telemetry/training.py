@@ -56,11 +56,13 @@ class TrainingRecorder:
         self._registry = registry
         self.time = TimeAccount() if time is None else time
         self._exporting = threading.Lock()
-        registry.before_scrape(self._export_time)
+        registry.before_scrape(self._export)
         self._at_work = False
         self._phase: names.Phase | None = None
         self._saves, self._unsaved, self._copied = False, 0.0, 0.0
         self._loop_cpu = deque[float](maxlen=STEPS_OF_LOOP_CPU)
+        self._reading: ReadingTimes | None = None
+        self._launched = self._starved = 0
         self._totals: dict[tuple[str, ...], float] = {}
 
     def readiness(self) -> str | None:
@@ -132,17 +134,11 @@ class TrainingRecorder:
 
     def reading(self, times: ReadingTimes) -> None:
         """Record the reading so far."""
-        self._total(names.TRAIN_READ_WAIT, times.read_waited)
-        self._total(names.TRAIN_DECODE_WAIT, times.decode_waited)
-        self._total(names.TRAIN_DECODERS, times.decoded)
-        if times.decoded_cpu is not None:
-            self._total(names.TRAIN_DECODERS_CPU, times.decoded_cpu)
+        self._reading = times
 
     def launched(self, starved: bool) -> None:
         """Count a step of which is known whether its device waited for the program."""
-        steps = {names.TRAIN_LAUNCHED_STEPS: 1, names.TRAIN_STARVED_STEPS: starved}
-        for metric, more in steps.items():
-            self._total(metric, self._totals.get((metric.name,), 0.0) + more)
+        self._launched, self._starved = self._launched + 1, self._starved + starved
 
     def compiled(self, is_compiled: bool | None) -> None:
         """Set whether compiled code trains; None where it was not chosen."""
@@ -159,7 +155,7 @@ class TrainingRecorder:
 
     def measured(self) -> dict[str, float]:
         """Return the totals that say what steps have waited for, by metric, as far as measured."""
-        self._export_time()
+        self._export()
         return {name: total for (name, *labels), total in self._totals.items() if not labels}
 
     def exchange(self, seconds: float) -> None:
@@ -205,7 +201,8 @@ class TrainingRecorder:
         self._set_known(names.TRAIN_CHECKPOINT_STALL, mean)
         self._registry.set(names.TRAIN_CHECKPOINT_INTERVAL, interval)
 
-    def _export_time(self) -> None:
+    def _export(self) -> None:
+        """Write what changes with each step, and is read with a scrape alone."""
         with self._exporting:  # two scrapes may come at once
             for phase, seconds in self.time.seconds().items():
                 self._total(names.TRAIN_SECONDS, seconds, phase)
@@ -213,6 +210,16 @@ class TrainingRecorder:
             if throttled is not None:
                 self._total(names.TRAIN_THROTTLED, throttled)
             self._set_known(names.TRAIN_LOOP_CPU, self.median_loop_cpu())
+            reading = self._reading
+            if reading is not None:
+                self._total(names.TRAIN_READ_WAIT, reading.read_waited)
+                self._total(names.TRAIN_DECODE_WAIT, reading.decode_waited)
+                self._total(names.TRAIN_DECODERS, reading.decoded)
+                if reading.decoded_cpu is not None:
+                    self._total(names.TRAIN_DECODERS_CPU, reading.decoded_cpu)
+            if self._launched:
+                self._total(names.TRAIN_LAUNCHED_STEPS, self._launched)
+                self._total(names.TRAIN_STARVED_STEPS, self._starved)
 
     def _total(self, metric: names.Metric, total: float, *labels: str) -> None:
         """Let a counter have a total, unless it has more already."""

@@ -8,6 +8,7 @@ matters without rounding. No MXNet.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,32 +65,36 @@ class Counts:
         return self.loss_units * LOSS_UNIT / self.images
 
 
+# Of probabilities that are kept for what numbers do not decide.
+HELD_BYTES = 1 << 24
+
+
 class OutputCounts:
     """The counts of one batch after another.
 
-    A device may still compute a batch when the program goes on. Such outputs are counted with the
-    next ones, so that the device has the next batch to compute meanwhile.
-
-    Attributes:
-        so_far: of all outputs whose values were there.
+    A device may still compute a batch when the program goes on. Such outputs are taken with the
+    next ones, so that the device has the next batch to compute meanwhile. Batches are counted
+    several at a time: to call NumPy for each would take a tenth of a millisecond.
     """
 
     def __init__(self, top_k: int) -> None:
         """Take a further k to count; 0 is none."""
-        self.so_far = Counts()
+        self._counts = Counts()
         self._top_k = top_k
         self._late: Outputs | None = None
+        self._held: list[Outputs] = []
+        self._room = HELD_BYTES
 
     def add(self, outputs: Outputs) -> None:
-        """Count a batch.
+        """Take a batch.
 
         Raises:
             InputError: a label of it, or of the one before it, is no class.
         """
-        self.finish()
+        self._take_late()
         self._late = outputs
         if outputs.wait is None:
-            self.finish()
+            self._take_late()
 
     def wait(self) -> None:
         """Return when a device has written the last outputs."""
@@ -98,17 +103,50 @@ class OutputCounts:
             late.wait()
             self._late = replace(late, wait=None)
 
+    def so_far(self) -> Counts:
+        """Return the counts of all outputs whose values were there."""
+        if self._held:
+            self._counts += count(joined(self._held), self._top_k)
+            self._held, self._room = [], HELD_BYTES
+        return self._counts
+
     def finish(self) -> Counts:
         """Wait for the last outputs; return the counts of all.
 
         Raises:
             InputError: a label is no class.
         """
+        self._take_late()
+        return self.so_far()
+
+    def _take_late(self) -> None:
         self.wait()
         late, self._late = self._late, None
-        if late is not None:
-            self.so_far += count(late, self._top_k)
-        return self.so_far
+        if late is None:
+            return
+        check_labels(late.labels, late.classes)
+        self._held.append(late)
+        self._room -= 4 * len(late.labels) * late.classes
+        if self._room <= 0:
+            self.so_far()
+
+
+def joined(batches: Sequence[Outputs]) -> Outputs:
+    """Return the outputs of some batches as those of one; their values are there."""
+    ends = np.cumsum([len(one.labels) for one in batches])[:-1]
+
+    def some(chosen: NDArray[np.bool_]) -> NDArray[np.float32]:
+        parts = zip(batches, np.split(chosen, ends), strict=True)
+        return np.concatenate([one.some(own) for one, own in parts if own.any()])
+
+    return Outputs(
+        batches[0].classes,
+        np.concatenate([one.labels for one in batches]),
+        np.concatenate([one.right for one in batches]),
+        np.concatenate([one.ahead for one in batches]),
+        np.concatenate([one.alike for one in batches]),
+        some,
+    )
 
 
 def count(outputs: Outputs, top_k: int) -> Counts:
@@ -118,30 +156,29 @@ def count(outputs: Outputs, top_k: int) -> Counts:
     so that plain MXNet counts the same.
 
     Args:
-        outputs: of the batch; their values are there.
+        outputs: of the batch; their values are there, and its labels are classes.
         top_k: a further k to count; 0 is none.
-
-    Raises:
-        InputError: a label is no class.
     """
-    wanted = outputs.labels.astype(np.int64)
-    check_labels(wanted, outputs.classes)
-    losses = -np.log(np.maximum(outputs.right.astype(np.float64), SMALLEST_PROBABILITY))
-    finite = np.isfinite(losses)
-    not_finite = len(losses) - int(np.count_nonzero(finite))
-    if not_finite:
-        losses = losses[finite]
+    likely = np.maximum(outputs.right.astype(np.float64), SMALLEST_PROBABILITY)
+    # Whole numbers, so that a sum below 2^53 is exact.
+    units = np.rint(np.log(likely) / -LOSS_UNIT)
+    not_finite = 0
+    if not np.isfinite(units.sum()):
+        finite = np.isfinite(units)
+        not_finite = len(units) - int(np.count_nonzero(finite))
+        units = units[finite]
+    is_clear = not not_finite and not outputs.alike.any()
     return Counts(
-        images=len(wanted),
-        top1=_within(outputs, wanted, 1),
-        top5=_within(outputs, wanted, 5),
-        top_k=_within(outputs, wanted, top_k) if top_k else 0,
-        loss_units=int(np.rint(losses / LOSS_UNIT).astype(np.int64).sum()),
+        images=len(outputs.labels),
+        top1=_within(outputs, 1, is_clear),
+        top5=_within(outputs, 5, is_clear),
+        top_k=_within(outputs, top_k, is_clear) if top_k else 0,
+        loss_units=int(units.sum()),
         not_finite=not_finite,
     )
 
 
-def check_labels(labels: NDArray[np.int64], classes: int) -> None:
+def check_labels(labels: NDArray[np.integer[Any] | np.floating[Any]], classes: int) -> None:
     """Check that labels are classes.
 
     Args:
@@ -156,21 +193,30 @@ def check_labels(labels: NDArray[np.int64], classes: int) -> None:
     wrong = labels[(labels < 0) | (labels >= classes)]
     if len(wrong):
         raise InputError(
-            f"a record has the label {wrong[0]}, but the network has {classes} classes (labels "
+            f"a record has the label {wrong[0]:.0f}, but the network has {classes} classes (labels "
             "0 and up); write the right --num-classes (spec.dataset: prepare it again)"
         )
 
 
-def _within(outputs: Outputs, wanted: NDArray[np.int64], k: int) -> int:
-    """Count the images whose right class is among the k most likely ones."""
+def _within(outputs: Outputs, k: int, is_clear: bool) -> int:
+    """Count the images whose right class is among the k most likely ones.
+
+    Args:
+        outputs: of the batch.
+        k: from 1.
+        is_clear: whether all probabilities are numbers, and no class is as likely as a right one.
+    """
     if k > 1 and k >= outputs.classes:
-        return len(wanted)
+        return len(outputs.labels)
+    if is_clear:
+        return int(np.count_nonzero(outputs.ahead < k))
     sure = outputs.ahead + outputs.alike < k
     found = int(np.count_nonzero(sure))
     # Of classes that are as likely, all cannot be among them: these images are rare.
     unclear = ((outputs.ahead < k) | np.isnan(outputs.right)) & ~sure
     if np.count_nonzero(unclear):
-        probabilities, wanted = outputs.some(unclear), wanted[unclear]
+        probabilities = outputs.some(unclear)
+        wanted = outputs.labels[unclear].astype(np.int64)
         if k == 1:
             found += int((probabilities.argmax(axis=1) == wanted).sum())
         else:

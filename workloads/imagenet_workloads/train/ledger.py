@@ -1,8 +1,8 @@
 """The ledger of an attempt: which records each worker has trained, and at which positions.
 
-The loop records a batch after its step. An identity comes from the record's own bytes
-(`reading.record_formats`), never from its position: so what was read can differ from what should
-have been, and `ledger_check` finds that.
+The loop records a batch after its step, and a thread writes it soon. An identity comes from the
+record's own bytes (`reading.record_formats`), never from its position: so what was read can differ
+from what should have been, and `ledger_check` finds that.
 
     attempts/rN/ledger/epoch-0003-image-00000224-worker-00000-of-00002
 
@@ -14,7 +14,9 @@ worker's next n positions from `first` on. A block that was cut off by a kill is
 import json
 import os
 import struct
+import threading
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imagenet_workloads.checkpoint.atomic_folders import make_folder, sync
-from imagenet_workloads.errors import InputError, output_error
+from imagenet_workloads.errors import InputError, StorageError, output_error
 from imagenet_workloads.train.data import RecordsRead
 from imagenet_workloads.train.order import Integers, worker_positions
 
 FOLDER = "ledger"
 VERSION = 1
+WRITE_SECONDS = 0.25
 # CRC-32 of what follows it; epoch; first position of the batch; identities; compressed bytes.
 _BLOCK = struct.Struct("<IIQII")
 
@@ -107,7 +110,10 @@ class LedgerHead:
 
 
 class Ledger:
-    """Writes the file of one worker."""
+    """Writes the file of one worker, in a thread of its own: a step waits for no disk.
+
+    A worker that is killed may lose the last WRITE_SECONDS, which no checkpoint counts.
+    """
 
     def __init__(self, folder: Path, head: LedgerHead) -> None:
         """Begin the file; `folder` is the attempt's.
@@ -122,24 +128,28 @@ class Ledger:
             for path in self._folder.iterdir():
                 if head.is_replaced(path.name):
                     path.unlink(missing_ok=True)
-            # Without a buffer: a killed worker has written each of its batches.
-            self._file = self._path.open("wb", buffering=0)
+            self._file = self._path.open("wb")
             self._file.write(head.line())
+            self._file.flush()
         except OSError as error:
             raise self._error(error) from error
+        self._recorded: deque[RecordsRead] = deque()
+        self._writing = threading.Lock()
+        self._failed: Exception | None = None
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._write_again, name="ledger", daemon=True)
+        self._thread.start()
 
     def record(self, read: RecordsRead | None) -> None:
-        """Write a trained batch, if its records have an order.
+        """Note a trained batch, if its records have an order.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: a batch before it cannot be written.
         """
-        if read is None or not len(read.identities):
-            return
-        try:
-            self._file.write(_block(read))
-        except OSError as error:
-            raise self._error(error) from error
+        if self._failed is not None:
+            raise self._failed
+        if read is not None and len(read.identities):
+            self._recorded.append(read)
 
     def sync(self) -> None:
         """Return when the disk has all batches: before a checkpoint that counts on them.
@@ -147,13 +157,36 @@ class Ledger:
         Raises:
             StorageError: they cannot be written.
         """
+        self._write()
         try:
             os.fsync(self._file.fileno())
             sync(self._folder)
         except OSError as error:
             raise self._error(error) from error
 
-    def _error(self, error: OSError) -> Exception:
+    def close(self) -> None:
+        """End the thread, with the last batches if the disk takes them."""
+        self._ends.set()
+        self._thread.join()
+
+    def _write_again(self) -> None:
+        try:
+            while not self._ends.wait(WRITE_SECONDS):
+                self._write()
+            self._write()
+        except StorageError as error:
+            self._failed = error
+
+    def _write(self) -> None:
+        with self._writing:
+            try:
+                while self._recorded:
+                    self._file.write(_block(self._recorded.popleft()))
+                self._file.flush()
+            except OSError as error:
+                raise self._error(error) from error
+
+    def _error(self, error: OSError) -> StorageError:
         return output_error(f"cannot write the ledger {self._path}", error)
 
 

@@ -94,6 +94,8 @@ class TrainingLoop:
             self.checkpointer.finish()
         finally:
             self.checkpointer.close()
+            if self.ledger is not None:
+                self.ledger.close()
         return outcome
 
     def validate(self, epoch: int) -> Counts | None:

@@ -80,7 +80,7 @@ class Reporter:
         seconds: float,
         waited: float,
         rate: float,
-        counts: Counts,
+        counts: Callable[[], Counts],
     ) -> None:
         """Report one step.
 
@@ -90,7 +90,7 @@ class Reporter:
             seconds: that it took.
             waited: of them, for data.
             rate: learning rate.
-            counts: over the epoch so far.
+            counts: returns those over the epoch so far.
         """
         redone = epochs_of(position, self._last) <= self._trained_before
         self._recorder.step(images, seconds, waited, redone)
@@ -110,7 +110,7 @@ class Reporter:
         elapsed = self._clock() - self._interval_started
         due = position.batch % self._display_every == 0 or position.batch == self._last
         if due or elapsed >= LONGEST_SILENCE:
-            self._display(position, elapsed, rate, counts)
+            self._display(position, elapsed, rate, counts())
 
     def reading(self, times: ReadingTimes | None) -> None:
         """Report why steps have waited for their data so far; None if that is not measured."""
