@@ -109,10 +109,24 @@ STRATEGIES: dict[str, Launch] = {
     # From three on, a sum's bits depend on its order.
     "three deterministic of DistributedDataParallel": deterministic(partial(of_pytorch, 3)),
 }
-KILLED = (
-    *(PARAMETER_SERVER, "Horovod", "Horovod of TensorFlow", "MultiWorkerMirrored"),
-    "DistributedDataParallel",
-)
+
+
+def of_sizes(folder: Path, arguments: list[str], environment: Environment) -> Members:
+    """Two processes whose second epoch has larger images, and validation larger ones still."""
+    sizes = ["--image-sizes", "0:20,1:24", "--validation-size", "32"]
+    return of_pytorch(2, folder, [*arguments, *sizes], environment)
+
+
+KILLED: dict[str, Launch] = {
+    **{
+        name: STRATEGIES[name]
+        for name in (
+            *(PARAMETER_SERVER, "Horovod", "Horovod of TensorFlow", "MultiWorkerMirrored"),
+            "DistributedDataParallel",
+        )
+    },
+    "DistributedDataParallel of several sizes": of_sizes,
+}
 SLOW_TO_END = (PARAMETER_SERVER, "MultiWorkerMirrored")
 """Their other workers wait for 20 s, or until the operator ends them. Here the block ends them."""
 
@@ -213,7 +227,7 @@ def test_one_is_killed_in_the_second_epoch(tmp_path: Path, strategy: str) -> Non
         arguments += ["--num-epochs", "2", "--model-prefix", str(output / "model")]
         members = tmp_path / f"members-{name}-{attempt}"
         here = IDENTITY | {"IMAGENET_ATTEMPT": str(attempt)}
-        return STRATEGIES[strategy](members, arguments, here)
+        return KILLED[strategy](members, arguments, here)
 
     with train("whole", 0) as whole:
         assert_succeeds(whole)
