@@ -48,6 +48,8 @@ TOOLS := build/tools/bin
 HELM := $(or $(shell command -v helm),$(TOOLS)/helm)
 GO := $(if $(shell command -v go),,$(TOOLS)/go)
 export PATH := $(PATH):$(abspath $(TOOLS))
+# Hundreds of processes import the same modules. With this, each would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 CHART := charts/imagenet-operator
 # The folder of `make release`.

@@ -176,7 +176,7 @@ def operator(made: Cluster, folder: Path, port: int) -> Iterator[OperatorProcess
         f"--port={port}",
     ]
     environment = {
-        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        **os.environ,
         "KUBECONFIG": str(made.kubeconfig),
         # As in an image, where pip has compiled what is installed.
         "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
