@@ -16,7 +16,7 @@ resource.setrlimit(limit, (most, most))
 os.execv(sys.argv[3], sys.argv[3:])
 """
 
-MEMORY = 4 << 30
+MEMORY = 5 << 30
 """Bytes of addresses: enough for every framework and a batch of images, not for its network."""
 
 LARGE_BATCH = (

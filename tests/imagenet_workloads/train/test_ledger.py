@@ -188,6 +188,22 @@ def test_an_epoch_in_progress_may_lack_its_end(tmp_path: Path) -> None:
     assert len(training.check(is_finished=True)[0].mistakes) == 6
 
 
+def test_a_worker_may_lack_the_end_of_an_epoch_of_which_others_have_trained_the_next(
+    tmp_path: Path,
+) -> None:
+    training = Training(tmp_path, 40, 2)
+    training.attempt(0, Start(0, 0), workers=2, batch=4, steps=4, checkpoint_every=99)
+    lagging = tmp_path / "attempts/r0" / FOLDER / "epoch-0000-image-00000000-worker-00001-of-00002"
+    written = lagging.read_bytes()
+    training.attempt(0, Start(0, 0), workers=2, batch=4, steps=6, checkpoint_every=99)
+    lagging.write_bytes(written)
+    reports = training.check(is_finished=False)
+    assert [(one.trained, one.mistakes) for one in reports] == [(36, ()), (4, ())]
+    first, second = training.check(is_finished=True)
+    assert len(first.mistakes) == 4
+    assert second.mistakes
+
+
 def test_a_batch_that_a_kill_has_cut_off_is_ignored(tmp_path: Path) -> None:
     training = Training(tmp_path, 40, 1)
     training.attempt(0, Start(0, 0), workers=1, batch=4, steps=2, checkpoint_every=1)
@@ -209,10 +225,10 @@ def test_a_full_volume_ends_training_at_a_later_step(
         room = 300
 
         def write(self, content: Any) -> int:
-            if not self.room:
+            if not Filling.room:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            written = super().write(content[: self.room])
-            self.room -= written
+            written = super().write(content[: Filling.room])
+            Filling.room -= written
             return written
 
     def open_filling(path: Path, mode: str) -> io.BufferedWriter:
@@ -223,8 +239,21 @@ def test_a_full_volume_ends_training_at_a_later_step(
     with pytest.raises(VolumeFullError, match="cannot write the ledger"):
         for first in itertools.count(0, 4):
             ledger.record(RecordsRead(0, first, identities(4)))
+    Filling.room = 1 << 20
+    # A batch is missing: no checkpoint may count it, though there is room again.
     with pytest.raises(VolumeFullError, match="cannot write the ledger"):
         ledger.sync()
+    ledger.close()
+
+
+def test_a_worker_for_which_checkpoints_do_not_wait_has_each_batch_at_once(tmp_path: Path) -> None:
+    head = LedgerHead("hash", Start(0, 0), 1, 2, 40, SEED)
+    ledger = Ledger(tmp_path, head, at_once=True)
+    path = tmp_path / FOLDER / head.file_name
+    for first in (0, 8):
+        before = path.stat().st_size
+        ledger.record(RecordsRead(0, first, identities(4)))
+        assert path.stat().st_size > before
     ledger.close()
 
 

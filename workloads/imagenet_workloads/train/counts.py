@@ -66,7 +66,7 @@ class Counts:
 
 
 # Of probabilities that are kept for what numbers do not decide.
-HELD_BYTES = 1 << 24
+HELD_BYTES, HELD_BATCHES = 1 << 24, 64
 
 
 class OutputCounts:
@@ -127,7 +127,7 @@ class OutputCounts:
         check_labels(late.labels, late.classes)
         self._held.append(late)
         self._room -= 4 * len(late.labels) * late.classes
-        if self._room <= 0:
+        if self._room <= 0 or len(self._held) == HELD_BATCHES:
             self.so_far()
 
 
@@ -188,12 +188,11 @@ def check_labels(labels: NDArray[np.integer[Any] | np.floating[Any]], classes: i
     Raises:
         InputError: one is not.
     """
-    if not len(labels) or (labels.min() >= 0 and labels.max() < classes):
-        return
-    wrong = labels[(labels < 0) | (labels >= classes)]
-    if len(wrong):
+    # A NaN is neither.
+    if len(labels) and not (labels.min() >= 0 and labels.max() < classes):
+        wrong = labels[~((labels >= 0) & (labels < classes))]
         raise InputError(
-            f"a record has the label {wrong[0]:.0f}, but the network has {classes} classes (labels "
+            f"a record has the label {wrong[0]:.9g}, but the network has {classes} classes (labels "
             "0 and up); write the right --num-classes (spec.dataset: prepare it again)"
         )
 

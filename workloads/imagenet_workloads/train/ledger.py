@@ -18,6 +18,7 @@ import threading
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -112,16 +113,23 @@ class LedgerHead:
 class Ledger:
     """Writes the file of one worker, in a thread of its own: a step waits for no disk.
 
-    A worker that is killed may lose the last WRITE_SECONDS, which no checkpoint counts.
+    A worker that is killed may lose the last WRITE_SECONDS, which no checkpoint counts. After an
+    error nothing more is written: a batch that is missing is never counted by a later checkpoint.
     """
 
-    def __init__(self, folder: Path, head: LedgerHead) -> None:
-        """Begin the file; `folder` is the attempt's.
+    def __init__(self, folder: Path, head: LedgerHead, at_once: bool = False) -> None:
+        """Begin the file.
+
+        Args:
+            folder: the attempt's.
+            head: the first line.
+            at_once: whether each batch is written with its step, as checkpoints do not wait for
+                this worker.
 
         Raises:
             StorageError: it cannot be written.
         """
-        self._folder = folder / FOLDER
+        self._folder, self._at_once = folder / FOLDER, at_once
         make_folder(self._folder)
         self._path = self._folder / head.file_name
         try:
@@ -144,12 +152,12 @@ class Ledger:
         """Note a trained batch, if its records have an order.
 
         Raises:
-            StorageError: a batch before it cannot be written.
+            StorageError: it, or a batch before it, cannot be written.
         """
-        if self._failed is not None:
-            raise self._failed
         if read is not None and len(read.identities):
             self._recorded.append(read)
+        if self._at_once or self._failed is not None:
+            self._write()
 
     def sync(self) -> None:
         """Return when the disk has all batches: before a checkpoint that counts on them.
@@ -170,21 +178,26 @@ class Ledger:
         self._thread.join()
 
     def _write_again(self) -> None:
-        try:
+        # `record` and `sync` raise the error.
+        with suppress(Exception):
             while not self._ends.wait(WRITE_SECONDS):
                 self._write()
             self._write()
-        except StorageError as error:
-            self._failed = error
 
     def _write(self) -> None:
         with self._writing:
+            if self._failed is not None:
+                raise self._failed
             try:
                 while self._recorded:
                     self._file.write(_block(self._recorded.popleft()))
                 self._file.flush()
             except OSError as error:
-                raise self._error(error) from error
+                self._failed = self._error(error)
+                raise self._failed from error
+            except Exception as error:
+                self._failed = error
+                raise
 
     def _error(self, error: OSError) -> StorageError:
         return output_error(f"cannot write the ledger {self._path}", error)

@@ -120,8 +120,7 @@ def check(
         epoch = _Epoch(number, head.images)
         for cursor in cursors:
             cursor.add_to(epoch)
-        is_last = all(cursor.at_end for cursor in cursors)
-        due = head.images if is_finished or not is_last else _due(epoch, runs[-1], cursors)
+        due = head.images if is_finished else _due(epoch, runs[-1], cursors)
         mistakes = epoch.wrong_times(due)
         positions = np.flatnonzero(epoch.times)
         records, found = order.at(number, positions), epoch.identities[positions]
@@ -207,14 +206,18 @@ class _Cursor:
 
 
 def _due(epoch: _Epoch, last: Run, cursors: Sequence[_Cursor]) -> int:
-    """Return the position up to which an epoch in progress must have been trained.
+    """Return the position up to which an epoch must have been trained in an unfinished training.
 
-    A worker that was killed lacks at most what the others have trained since its last batch.
+    The ledger of a worker that runs or was killed lacks its newest batches, also if those of others
+    are in the next epoch.
     """
-    seen = {cursor.worker: cursor.position for cursor in cursors if cursor.run is last}
-    if len(seen) < last.workers:
+    if last.start.epoch > epoch.number:
+        return len(epoch.times)
+    own = [cursor for cursor in cursors if cursor.run is last]
+    if len(own) < last.workers:
         return last.start.image if last.start.epoch == epoch.number else 0
-    return min(seen.values())
+    ended = [cursor.position for cursor in own if cursor.at_end]
+    return min(ended, default=len(epoch.times))
 
 
 def _wrong_places(positions: Integers, found: Identities, expected: Identities) -> list[str]:

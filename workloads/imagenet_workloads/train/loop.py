@@ -93,9 +93,9 @@ class TrainingLoop:
                 outcome.validation = self.validate(epoch)
             self.checkpointer.finish()
         finally:
-            self.checkpointer.close()
             if self.ledger is not None:
                 self.ledger.close()
+            self.checkpointer.close()
         return outcome
 
     def validate(self, epoch: int) -> Counts | None:

@@ -244,7 +244,9 @@ def _open_ledger(
         images=training.images,
         seed=worker.options.cluster.seed,
     )
-    return Ledger(worker.store.attempt_folder, head)
+    # A checkpoint waits for the ledgers of a group whose flags are summed.
+    at_once = group.workers > 1 and not group.collective
+    return Ledger(worker.store.attempt_folder, head, at_once)
 
 
 def _checkpointer(
