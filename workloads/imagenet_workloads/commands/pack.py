@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from imagenet_workloads import arguments as types
 from imagenet_workloads.prepare.sources import kinds as sources
+from imagenet_workloads.process import heap
 from imagenet_workloads.process.program import run_program, write_termination_message
 
 PROGRAM = "imagenet-pack"
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(parsed: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    heap.keep_freed_memory()
     # Imported here: the parser must be importable without OpenCV.
     from imagenet_workloads.environment import Environment
     from imagenet_workloads.prepare import pack
