@@ -15,7 +15,7 @@ ENDLESS_TRAINING = (
 """Options of imagenet-train: a training without images, which the test ends."""
 
 
-def assert_half_is_slower(hosts: Sequence[str], process: int, exchanges: int = 30) -> None:
+def assert_half_is_slower(hosts: Sequence[str], process: int, exchanges: int = 100) -> None:
     """Assert that the second worker, a process, takes longer than the first with half of a core.
 
     Without a limit both take about as long before an exchange. Then the process gets half of the
