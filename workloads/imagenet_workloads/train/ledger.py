@@ -173,7 +173,7 @@ class Ledger:
             raise self._error(error) from error
 
     def close(self) -> None:
-        """End the thread, with the last batches if the disk takes them."""
+        """End the thread, with the last batches if the disk takes them; a sync may follow."""
         self._ends.set()
         self._thread.join()
 

@@ -244,9 +244,8 @@ def _open_ledger(
         images=training.images,
         seed=worker.options.cluster.seed,
     )
-    # A checkpoint waits for the ledgers of a group whose flags are summed.
-    at_once = group.workers > 1 and not group.collective
-    return Ledger(worker.store.attempt_folder, head, at_once)
+    # A checkpoint waits only for the ledgers of workers that sum their flags.
+    return Ledger(worker.store.attempt_folder, head, at_once=not group.collective)
 
 
 def _checkpointer(
