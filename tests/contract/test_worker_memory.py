@@ -22,7 +22,6 @@ from imagenet_workloads.reading.layouts import Normalized
 from imagenet_workloads.reading.windows import Wanted, Windows
 from imagenet_workloads.rendezvous.ddp import Process
 from imagenet_workloads.train import order
-from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from support.image_splits import open_images
@@ -122,8 +121,8 @@ def test_slots_have_the_largest_size_of_training_and_the_size_of_validation(tmp_
     def layout(inputs: Inputs) -> Normalized:
         return Normalized(inputs.mean, inputs.std, channels_first=False)
 
-    def convert(batch: ImageBatch) -> Batch:
-        return Batch(batch.images, batch.labels, batch.count)
+    def convert(batch: ImageBatch) -> tuple[Any, Any]:
+        return batch.images, batch.labels
 
     before = shared_memory()
     with closing(ordered_data.open_ordered(train.parse(line), 0, 1, 1, layout, convert)):

@@ -74,6 +74,20 @@ def test_a_worker_s_figures(registry: Registry) -> None:
     }
 
 
+def test_no_step_is_lost_or_counted_twice_between_scrapes(registry: Registry) -> None:
+    training, found = TrainingRecorder(registry), []
+    for steps in (recorders.MOST_STEPS - 1, 2, 2 * recorders.MOST_STEPS, 0):
+        for _ in range(steps):
+            training.step(images=2, step_seconds=0.5, data_wait_seconds=0.25)
+        shown = values(registry)
+        assert (
+            shown["imagenet_train_step_seconds_sum"] == 0.25 * shown["imagenet_train_images_total"]
+        )
+        found.append(shown["imagenet_train_step_seconds_count"])
+    most = recorders.MOST_STEPS
+    assert found == [most - 1, most + 1, 3 * most + 1, 3 * most + 1]
+
+
 def test_what_is_measured_is_known_as_totals_for_result_json(registry: Registry) -> None:
     training = TrainingRecorder(registry)
     training.reading(recorders.ReadingTimes(0.02, 0.01, 2.5, None))

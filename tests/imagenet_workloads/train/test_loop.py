@@ -172,8 +172,8 @@ class Busy(Order):
 
     def epoch(self, *arguments: Any, **options: Any) -> Iterator[Batch]:
         for batch in super().epoch(*arguments, **options):
-            self._cpu += 1 / 8
-            yield batch
+            self._cpu += 1 / 8 + 1
+            yield replace(batch, cpu_seconds=1.0)
 
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         self._cpu += 1
@@ -186,7 +186,7 @@ class Busy(Order):
         return flags, replace(outputs, wait=wait, starved=number == 3 if number > 1 else None)
 
 
-def test_the_cpu_of_a_step_is_that_outside_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_of_a_step_is_that_outside_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     registry, learner = Registry(Environment()), Busy(monkeypatch)
     recorder = TrainingRecorder(registry)
     loop(learner, Reporter(recorder, None, 1, 10)).run(Position(0, 0))

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -303,11 +303,12 @@ class OrderedTraining:
         self._next = None
         last = self.batches_per_epoch - 1
         try:
-            for batch in range(self.first_batch(position), last + 1):
-                with ahead.take() as taken:
-                    if batch == last and number + 1 < self._end(number) and self._ahead is ahead:
+            first = self.first_batch(position)
+            with closing(ahead.take(last + 1 - first)) as taken:
+                for place, batch in enumerate(taken, first):
+                    if place == last and number + 1 < self._end(number) and self._ahead is ahead:
                         self._next = (number + 1, 0)
-                    yield taken
+                    yield batch
         finally:
             if self._ahead is ahead and self._next is None:
                 self.close()
@@ -407,9 +408,8 @@ class OrderedValidation:
             self.slots, self._records, lambda wanted: self._batches(own, wanted)
         )
         try:
-            for _ in range(own.start, own.stop, self._size):
-                with ahead.take() as taken:
-                    yield taken
+            with closing(ahead.take(-(-len(own) // self._size))) as taken:
+                yield from taken
         finally:
             if self._ahead is ahead:
                 self.close()
@@ -534,24 +534,24 @@ class _Ahead:
         self._thread = threading.Thread(target=self._begin, name="read-ahead", daemon=True)
         self._thread.start()
 
-    @contextmanager
-    def take(self) -> Iterator[ImageBatch]:
-        """Wait for the next batch; its slot is free after the block.
+    def take(self, count: int) -> "Generator[ImageBatch]":
+        """Yield the next batches, so many; the slot of one is free when the next is asked for.
 
         Raises:
             InputError: a record is damaged.
             WorkloadError: a file cannot be read, or a decoder has died.
         """
-        pending = self._next()
-        if not isinstance(pending, _PendingBatch):
-            raise pending or self._wanted.error or RuntimeError("no batch was begun")
-        waits: Sequence[Callable[[], None]] = ()
-        try:
-            batch = pending.finish(self._records)
-            waits = batch.waits
-            yield batch
-        finally:
-            self._slots.give_back(pending.slot, waits)
+        for _ in range(count):
+            pending = self._next()
+            if not isinstance(pending, _PendingBatch):
+                raise pending or self._wanted.error or RuntimeError("no batch was begun")
+            waits: Sequence[Callable[[], None]] = ()
+            try:
+                batch = pending.finish(self._records)
+                waits = batch.waits
+                yield batch
+            finally:
+                self._slots.give_back(pending.slot, waits)
 
     def close(self) -> None:
         """End the thread, and free the slots of what it has begun."""

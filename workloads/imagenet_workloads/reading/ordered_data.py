@@ -1,9 +1,11 @@
 """Opens the ordered reader for the command line of a worker, whatever the framework."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 from imagenet_workloads.arguments import available_cores
 from imagenet_workloads.dataset import Dataset, read_dataset, require_whole
@@ -25,7 +27,9 @@ from imagenet_workloads.train.data import Batch, Data, RecordsRead
 from imagenet_workloads.train.inputs import Inputs, choose_inputs
 from imagenet_workloads.train.options import Options
 
-Convert = Callable[[ImageBatch], Batch]
+Convert = Callable[[ImageBatch], tuple[Any, Any]]
+"""Returns `data` and `label` of a `Batch`."""
+
 # Each takes some 45 MB. Who wants more on a machine without a limit says so.
 MOST_DECODERS = 16
 # The processes of a training in this pod.
@@ -52,7 +56,7 @@ class Training:
         position = max(first_batch * self.ordered_batch, first_image)
         for batch in self._training.epoch(number, position):
             read = RecordsRead(number, batch.first, batch.identities[: batch.count])
-            yield replace(self._convert(batch), read=read, waits=batch.waits)
+            yield _converted(batch, self._convert, read)
 
 
 class Validation:
@@ -66,7 +70,14 @@ class Validation:
     def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
         """Yield one rank's batches, in the order of the records."""
         for batch in self._validation.batches(rank, ranks):
-            yield replace(self._convert(batch), waits=batch.waits)
+            yield _converted(batch, self._convert)
+
+
+def _converted(batch: ImageBatch, convert: Convert, read: RecordsRead | None = None) -> Batch:
+    begin = time.thread_time()
+    data, label = convert(batch)
+    taken = time.thread_time() - begin
+    return Batch(data, label, batch.count, read, batch.mixing, batch.waits, taken)
 
 
 @dataclass(frozen=True)

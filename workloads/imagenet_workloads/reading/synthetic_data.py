@@ -77,7 +77,8 @@ def open_synthetic(
         images, labels = draw(seed, rank * size, size, shape, model.num_classes)
         if not channels_first:
             images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
-        return convert(ImageBatch(images, labels, size, np.zeros(size, np.uint64)))
+        batch = ImageBatch(images, labels, size, np.zeros(size, np.uint64))
+        return Batch(*convert(batch), size)
 
     def shape(epoch: int) -> Shape:
         return image_sizes.of_epoch(model.image_shape, model.image_sizes, epoch)

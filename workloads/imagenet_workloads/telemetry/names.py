@@ -151,7 +151,7 @@ TRAIN_LOOP_CPU = Metric(
     "imagenet_train_loop_cpu_seconds",
     MetricType.GAUGE,
     "seconds",
-    "Median CPU time of the training thread in a step, outside the learner of the framework; over "
+    "Median CPU time of the training thread in a step, outside the framework's calls; over "
     "the last 1,000 steps without a checkpoint or a receipt.",
 )
 TRAIN_COMPILED = Metric(

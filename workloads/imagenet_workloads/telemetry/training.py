@@ -43,6 +43,8 @@ class ReadingTimes:
 
 # Steps of which the CPU time of the loop is the median.
 STEPS_OF_LOOP_CPU = 1000
+# Steps that wait for a scrape.
+MOST_STEPS = 1000
 
 
 class TrainingRecorder:
@@ -64,6 +66,10 @@ class TrainingRecorder:
         self._reading: ReadingTimes | None = None
         self._launched = self._starved = 0
         self._totals: dict[tuple[str, ...], float] = {}
+        # Images, seconds and wait of steps, and what else the last one changed.
+        self._steps: list[tuple[int, float, float]] = []
+        self._position: tuple[int, int] | None = None
+        self._rate: float | None = None
 
     def readiness(self) -> str | None:
         """Return why the worker is not ready; None if it is.
@@ -104,8 +110,7 @@ class TrainingRecorder:
 
     def position(self, epoch: int, batch: int) -> None:
         """Set the current epoch, from 0, and its finished batches; also after a resume."""
-        self._registry.set(names.TRAIN_EPOCH, epoch)
-        self._registry.set(names.TRAIN_BATCH, batch)
+        self._position = epoch, batch
 
     def step(
         self,
@@ -125,12 +130,11 @@ class TrainingRecorder:
         self.time.step(data_wait_seconds, redone)
         self._at_work = True
         self.work()
-        self._registry.add(names.TRAIN_IMAGES, images)
-        self._registry.observe(names.TRAIN_STEP_SECONDS, step_seconds)
-        self._registry.observe(names.TRAIN_DATA_WAIT_SECONDS, data_wait_seconds)
         if self._saves:
             self._unsaved += step_seconds - data_wait_seconds
-            self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
+        self._steps.append((images, step_seconds, data_wait_seconds))
+        if len(self._steps) >= MOST_STEPS:
+            self._export()
 
     def reading(self, times: ReadingTimes) -> None:
         """Record the reading so far."""
@@ -145,7 +149,7 @@ class TrainingRecorder:
         self._set_known(names.TRAIN_COMPILED, is_compiled)
 
     def loop_cpu(self, seconds: float) -> None:
-        """Note the CPU time of the training thread in a step, outside the learner."""
+        """Note the CPU time of the training thread in a step, outside the framework."""
         self._loop_cpu.append(seconds)
 
     def median_loop_cpu(self) -> float | None:
@@ -169,7 +173,7 @@ class TrainingRecorder:
 
     def learning_rate(self, value: float) -> None:
         """Set the optimizer's learning rate."""
-        self._registry.set(names.TRAIN_LEARNING_RATE, value)
+        self._rate = value
 
     def accuracy(
         self, loss: float | None = None, top1: float | None = None, top5: float | None = None
@@ -194,7 +198,6 @@ class TrainingRecorder:
         self._registry.set(names.TRAIN_CHECKPOINT_EPOCH, epoch)
         self._unsaved -= self._copied
         self._copied = 0.0
-        self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
 
     def checkpoint_stall(self, mean: float | None, interval: float) -> None:
         """Set the stall of a checkpoint and the time between two of them, in seconds."""
@@ -204,6 +207,19 @@ class TrainingRecorder:
     def _export(self) -> None:
         """Write what changes with each step, and is read with a scrape alone."""
         with self._exporting:  # two scrapes may come at once
+            steps = self._steps[:]
+            del self._steps[: len(steps)]  # the training thread may have added more
+            for images, seconds, waited in steps:
+                self._registry.add(names.TRAIN_IMAGES, images)
+                self._registry.observe(names.TRAIN_STEP_SECONDS, seconds)
+                self._registry.observe(names.TRAIN_DATA_WAIT_SECONDS, waited)
+            if self._position is not None:
+                epoch, batch = self._position
+                self._registry.set(names.TRAIN_EPOCH, epoch)
+                self._registry.set(names.TRAIN_BATCH, batch)
+            self._set_known(names.TRAIN_LEARNING_RATE, self._rate)
+            if self._saves and self._at_work:
+                self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
             for phase, seconds in self.time.seconds().items():
                 self._total(names.TRAIN_SECONDS, seconds, phase)
             throttled = throttled_seconds()

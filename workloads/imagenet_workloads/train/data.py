@@ -45,6 +45,7 @@ class Batch:
         mixing: how they are to be mixed, as `reading.mixing` draws it; None if they are not.
         waits: whoever reads `data` beside the program, as a GPU copies it, adds a function that
             returns when that is done.
+        cpu_seconds: of this thread, that the framework took to make its arrays.
     """
 
     data: Any
@@ -53,6 +54,7 @@ class Batch:
     read: RecordsRead | None = None
     mixing: Any = None
     waits: list[Callable[[], None]] = field(default_factory=list)
+    cpu_seconds: float = 0.0
 
 
 class TrainingData(Protocol):

@@ -72,7 +72,7 @@ class TrainingLoop:
     termination: Termination
     ledger: Ledger | None = None
     _accumulated: float = field(default=0.0, init=False)  # seconds of steps without an update
-    _learner_cpu: float = field(default=0.0, init=False)  # of this thread, in the learner's calls
+    _learner_cpu: float = field(default=0.0, init=False)  # of this thread, in the framework's calls
 
     def run(self, start: Position, first_image: int = 0) -> TrainingOutcome:
         """Train from a position to the end of the last epoch, or until a worker has to leave.
@@ -133,6 +133,7 @@ class TrainingLoop:
             asked = time.monotonic()
             batch = next(batches)
             waited = time.monotonic() - asked
+            self._learner_cpu += batch.cpu_seconds
             flags, outputs = self._step(batch, updates=done % self.accumulation_steps == 0)
             # A GPU's driver spends CPU time while this thread waits for it.
             self._of_learner(counts.wait)

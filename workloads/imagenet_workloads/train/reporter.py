@@ -127,7 +127,7 @@ class Reporter:
         self._recorder.compiled(is_compiled)
 
     def loop_cpu(self, seconds: float) -> None:
-        """Report the CPU time of this thread in a step, outside the learner."""
+        """Report the CPU time of this thread in a step, outside the framework."""
         self._recorder.loop_cpu(seconds)
 
     def exchange(self, seconds: float) -> None:

@@ -55,7 +55,8 @@ class Result:
         started_at: of this attempt.
         seconds: returns the time of rank 0 by phase until now, since its process started.
         measured: returns what steps of rank 0 have waited for, as totals of its metrics by name.
-        loop_cpu: returns the median CPU seconds of a step outside the learner; None without steps.
+        loop_cpu: returns the median CPU seconds of a step outside the framework's calls; None
+            without steps.
         checkpoint_stall: seconds for which a checkpoint held training up, the mean; None without
             one.
         receipts: of the checkpoints that led to the model, in their order.

@@ -106,11 +106,11 @@ def test_memory_of_a_batch_is_used_again_once_mxnet_has_computed(
     square, results = mx.nd.ones((400, 400)), []
     for value in range(50):
         images = np.full((64, 3, 64, 64), value, np.float32)
-        batch = copies(ImageBatch(images, numbers, 64, numbers.astype(np.uint64)))
+        data, _ = copies(ImageBatch(images, numbers, 64, numbers.astype(np.uint64)))
         # It is computed when the program has asked for the next batches.
         late = mx.nd.dot(square, square)[0, 0] / 400
-        results.append((batch.data * late).mean())
-        del batch
+        results.append((data * late).mean())
+        del data
     assert [float(result.asscalar()) for result in results] == list(range(50))
     mx.nd.waitall()
     before = len(made)

@@ -23,7 +23,7 @@ from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.layouts import Normalized
 from imagenet_workloads.reading.ordered_data import decoding_cores, open_ordered
 from imagenet_workloads.reading.synthetic_data import open_synthetic
-from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.data import Data
 from imagenet_workloads.train.inputs import Inputs, choose_inputs
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.options.reader import is_ordered
@@ -98,7 +98,7 @@ class Copies:
         """Begin without memory."""
         self._free: deque[NDArray[Any]] = deque()
 
-    def __call__(self, batch: ImageBatch) -> Batch:
+    def __call__(self, batch: ImageBatch) -> tuple[mx.nd.NDArray, mx.nd.NDArray]:
         """Copy a batch."""
         images = batch.images
         memory = self._free.popleft() if self._free else np.empty_like(images)
@@ -106,7 +106,7 @@ class Copies:
         # MXNet refers to it until it has computed, also if the program does not any more.
         lent = memory[:]
         weakref.finalize(lent, self._free.append, memory).atexit = False
-        return Batch(mx.nd.from_numpy(lent), mx.nd.array(batch.labels), batch.count)
+        return mx.nd.from_numpy(lent), mx.nd.array(batch.labels)
 
 
 def _find(options: Options, scratch: Path) -> _Found:

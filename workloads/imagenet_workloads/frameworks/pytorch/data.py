@@ -7,7 +7,6 @@ decoders normalise them. The arrays share the memory of the batches, which is pa
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
@@ -15,7 +14,7 @@ from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.layouts import Bytes, Layout, Normalized
 from imagenet_workloads.reading.ordered_data import open_ordered
 from imagenet_workloads.reading.synthetic_data import open_synthetic
-from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.data import Data
 from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options import Options
 
@@ -39,9 +38,9 @@ def choose(
     """
     if options.data.benchmark:
         # One batch for all steps, so it stays on the device, as MXNet's does.
-        def on_device(batch: ImageBatch) -> Batch:
-            made = _to_tensors(batch)
-            return replace(made, data=made.data.to(device))
+        def on_device(batch: ImageBatch) -> tuple[torch.Tensor, torch.Tensor]:
+            images, labels = _to_tensors(batch)
+            return images.to(device), labels
 
         return open_synthetic(
             options, rank, ranks, accumulation_steps, on_device, channels_first=False
@@ -72,6 +71,5 @@ def _page_lock(memory: memoryview) -> Callable[[], None]:
     return lambda: torch.cuda.check_error(runtime.cudaHostUnregister(address))
 
 
-def _to_tensors(batch: ImageBatch) -> Batch:
-    images, labels = torch.from_numpy(batch.images), torch.from_numpy(batch.labels)
-    return Batch(images, labels, batch.count, mixing=batch.mixing)
+def _to_tensors(batch: ImageBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(batch.images), torch.from_numpy(batch.labels)

@@ -6,7 +6,7 @@ from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.layouts import Normalized
 from imagenet_workloads.reading.ordered_data import open_ordered
 from imagenet_workloads.reading.synthetic_data import open_synthetic
-from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train.data import Data
 from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options import Options
 
@@ -34,7 +34,7 @@ def _normalized(inputs: Inputs) -> Normalized:
     return Normalized(inputs.mean, inputs.std, channels_first=False)
 
 
-def _to_tensors(batch: ImageBatch) -> Batch:
+def _to_tensors(batch: ImageBatch) -> tuple[tf.Tensor, tf.Tensor]:
     # TensorFlow takes over aligned memory without a copy, and may read it later.
     images = tf.constant(batch.images.copy())
-    return Batch(images, tf.constant(batch.labels, tf.float32), batch.count)
+    return images, tf.constant(batch.labels, tf.float32)
