@@ -111,10 +111,10 @@ STRATEGIES: dict[str, Launch] = {
 }
 
 
-def of_sizes(folder: Path, arguments: list[str], environment: Environment) -> Members:
-    """Two processes whose second epoch has larger images, and validation larger ones still."""
+def of_sizes(pods: int, folder: Path, arguments: list[str], environment: Environment) -> Members:
+    """Processes whose second epoch has larger images, and validation larger ones still."""
     sizes = ["--image-sizes", "0:20,1:24", "--validation-size", "32"]
-    return of_pytorch(2, folder, [*arguments, *sizes], environment)
+    return of_pytorch(pods, folder, [*arguments, *sizes], environment)
 
 
 KILLED: dict[str, Launch] = {
@@ -125,7 +125,7 @@ KILLED: dict[str, Launch] = {
             "DistributedDataParallel",
         )
     },
-    "DistributedDataParallel of several sizes": of_sizes,
+    "DistributedDataParallel of several sizes": partial(of_sizes, 2),
 }
 SLOW_TO_END = (PARAMETER_SERVER, "MultiWorkerMirrored")
 """Their other workers wait for 20 s, or until the operator ends them. Here the block ends them."""
@@ -249,3 +249,33 @@ def test_one_is_killed_in_the_second_epoch(tmp_path: Path, strategy: str) -> Non
     assert {"model-0001", "model-0002"} == {name.partition(".")[0] for name in expected[1]}
     assert outcome(tmp_path / "cut", 1) == expected
     assert ledger.main([str(tmp_path / "cut"), "--dataset", str(written.folder)]) == 0
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_two_workers_are_killed_and_others_go_on_with_several_sizes(
+    tmp_path: Path, workers: int
+) -> None:
+    """In the epoch of the larger images, which the second attempt begins within."""
+    written = write_dataset(tmp_path / "data", train=KILLED_IMAGES, validation=50, shards=1)
+    output = tmp_path / "out"
+    arguments = ["--dataset", str(written.folder), "--output", str(output), *TRAINING]
+    arguments += ["--num-epochs", "2", "--disp-batches", "1"]
+
+    def train(pods: int, attempt: int, *more: str) -> Members:
+        here = IDENTITY | {"IMAGENET_ATTEMPT": str(attempt)}
+        return of_sizes(pods, tmp_path / f"members-{attempt}", [*arguments, *more], here)
+
+    with train(2, 0, *ALWAYS) as killed:
+        reached = "epoch 2 batch 5"
+        wait_until(lambda: reached in killed.output("pod-0"), reached)
+        for member in workers_of(killed):
+            os.kill(killed.process(member), signal.SIGKILL)
+    with train(workers, 1) as resumed:
+        assert_succeeds(resumed)
+    events = [event for _, event in read_events(output / "attempts/r1/metrics.jsonl")]
+    (started,) = (event for event in events if isinstance(event, Started))
+    assert (started.epoch, started.batch > 0) == (1, True)
+    result = json.loads((output / "attempts/r1/result.json").read_text())
+    assert result["validation"]["images"] == 50
+    assert result["inputs"]["imageShape"] == [3, 32, 32]
+    assert ledger.main([str(output), "--dataset", str(written.folder)]) == 0
