@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -23,69 +23,19 @@ from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.api.strategies.single import Single
 from imagenet_operator.api.training import TrainingSpec
-from imagenet_operator.manifests import preview
 from imagenet_workloads.train.options.kinds import MOST_SIZES
-from support.job_table import JOBS, KEY
-from support.pod_subset import REFERENCE, REPOSITORY, console_scripts
+from support.argument_lists import (
+    GOOD,
+    OWN_PROGRAMS,
+    Manifest,
+    is_ours,
+    lines,
+    parse,
+    parser_of,
+    pods,
+)
+from support.job_table import JOBS
 from support.random_jobs import jobs
-
-Manifest = dict[str, Any]
-
-SLOTS = "imagenet-slots"
-OWN_PROGRAMS = {"own-command", "own-image"}
-"""Published manifests whose workers run a user's own program."""
-
-GOOD = [
-    *sorted((REPOSITORY / "examples").glob("*.yaml")),
-    *sorted((REPOSITORY / "tests" / "corpus" / "good").glob("*.yaml")),
-]
-
-
-def pods(job: ImageNetJob) -> list[Manifest]:
-    """Return the specs of all pods that a job makes."""
-    built = preview.everything(
-        job, status=job.status.dataset or preview.placeholder_status(job, KEY)
-    )
-    templates = [item["spec"]["template"] for item in built if item["kind"] == "Job"]
-    return [pod["spec"] for pod in [*templates, *(i for i in built if i["kind"] == "Pod")]]
-
-
-def parser_of(script: str) -> argparse.ArgumentParser:
-    module, _, _ = console_scripts()[script].partition(":")
-    parser: argparse.ArgumentParser = import_module(module).build_parser()
-    return parser
-
-
-def expanded(container: Manifest) -> list[str]:
-    """Return a container's arguments as the kubelet would hand them over."""
-    variables = {item["name"]: item.get("value", "10.0.0.1") for item in container["env"]}
-    return [
-        REFERENCE.sub(lambda match: variables[match[1]], argument) for argument in container["args"]
-    ]
-
-
-Line = tuple[str, list[str]]
-"""A console script and its arguments."""
-
-
-def lines(container: Manifest) -> list[Line]:
-    """Return what a container runs: its program, and what that in turn runs."""
-    (script,) = container["command"]
-    own = (script, expanded(container))
-    if script != SLOTS:
-        return [own]
-    inner, *arguments = parser_of(script).parse_args(own[1]).command
-    return [own, (inner, arguments)]
-
-
-def parse(line: Line) -> argparse.Namespace:
-    """Parse a program's arguments; a parser that refuses them fails the test with its message."""
-    return parser_of(line[0]).parse_args(line[1])
-
-
-def is_ours(container: Manifest) -> bool:
-    """Whether a container runs a program of the workloads, and not a user's own."""
-    return container["command"][0] in console_scripts()
 
 
 @pytest.fixture

@@ -222,7 +222,7 @@ class SimulatedCluster(SimulatedWorld):
         """
         for _ in self._rounds(limit):
             self.turn()
-            self._finish_training()
+            self.finish_training()
             due = self.next_reconcile is not None and self.next_reconcile <= self.now
             if with_events or due:
                 self.reconcile()

@@ -418,7 +418,7 @@ class SimulatedWorld:
         for pod in self.startable():
             self.start(pod)
 
-    def _finish_training(self) -> None:
+    def finish_training(self) -> None:
         for pod in self.finishing_workers()[:1]:
             self.exit(pod, 0)
         workers = [item for item in self.members() if role_of(item) == "worker"]

@@ -78,7 +78,7 @@ def end_training_before_the_upload(cluster: SimulatedCluster) -> Callable[[], No
     held, cluster.advance = cluster.advance, lambda job: None  # type: ignore[method-assign]
     for _ in range(100):
         cluster.turn()
-        cluster._finish_training()
+        cluster.finish_training()
         cluster.reconcile()
     assert is_over(cluster)
 
@@ -141,7 +141,7 @@ def test_an_upload_whose_name_is_taken_does_not_keep_an_ended_job() -> None:
     play(cluster, is_running)
     for _ in range(100):
         cluster.turn()
-        cluster._finish_training()
+        cluster.finish_training()
         cluster.reconcile()
     assert not cluster.is_deleted
     cluster.now += timedelta(seconds=700)
@@ -156,7 +156,7 @@ def test_an_upload_that_follows_training_begins_however_late_the_operator_comes(
     cluster = play(make("ReadWriteOnce"), is_running)
     while not is_over(cluster):
         cluster.turn()
-        cluster._finish_training()
+        cluster.finish_training()
         cluster.reconcile()
     cluster.now += timedelta(hours=1)
     cluster.reconcile()
