@@ -2,8 +2,8 @@
 
 A story is drawn by its number alone. It is played in the simulated cluster, and every decision is
 part of its digest: what is created, deleted and patched, the status, the reasons of the events,
-and the time of the next reconcile. Sentences and the arguments of programs are left out: the former
-may be written better, and test_recorded.py has the latter.
+and the time of the next reconcile. It leaves out sentences, which may be written better, the
+arguments of programs, which `recorded_facts` has, and images, whose tags are of the release.
 
     PYTHONPATH=tests python -m support.recorded_decisions --story 3    # its decisions, to compare
     PYTHONPATH=tests python -m support.recorded_decisions              # record all digests again
@@ -49,6 +49,7 @@ FRAMEWORKS = {
     "multiWorkerMirrored": "TensorFlow",
     "mirrored": "TensorFlow",
 }
+LEFT_OUT = ("args", "image", "message")
 CODES = (1, 2, 3, 4, 134, 137)
 
 
@@ -146,7 +147,7 @@ def disturb(cluster: SimulatedCluster, drawn: random.Random) -> None:
 
 
 def plain(decision: Decision) -> dict[str, Any]:
-    """Return a decision as JSON, without sentences and the arguments of programs."""
+    """Return a decision as JSON, without what LEFT_OUT names."""
     after = decision.requeue_after
     found: dict[str, Any] = _without(
         {
@@ -161,9 +162,9 @@ def plain(decision: Decision) -> dict[str, Any]:
     return found
 
 
-def _without(value: Any, left_out: tuple[str, ...] = ("args", "message")) -> Any:
+def _without(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without(one) for name, one in value.items() if name not in left_out}
+        return {name: _without(one) for name, one in value.items() if name not in LEFT_OUT}
     return [_without(one) for one in value] if isinstance(value, list | tuple) else value
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from imagenet_operator.api import crd, load
 from imagenet_operator.api import parse as parse_job
 from imagenet_operator.manifests.identity import training_hash
-from imagenet_workloads.checkpoint.manifest import CheckpointManifest, FileSum, Identity, Position
+from imagenet_workloads.checkpoint.manifest import Position
 from imagenet_workloads.commands import train
 from imagenet_workloads.dataset import Packing
 from imagenet_workloads.environment import Environment
@@ -32,8 +32,8 @@ from support.job_table import JOBS
 from support.pod_subset import REPOSITORY
 
 RECORDED = REPOSITORY / "tests" / "recorded" / "facts.json"
-DATASET = RECORDED.with_name("dataset.json")
-"""As a release wrote it."""
+DATASET, MANIFEST = RECORDED.with_name("dataset.json"), RECORDED.with_name("manifest.json")
+"""Files of a dataset and of a checkpoint, as a release wrote them."""
 
 TELEMETRY = REPOSITORY / "docs" / "telemetry.md"
 ROLES = REPOSITORY / "charts" / "imagenet-operator" / "templates" / "roles.yaml"
@@ -59,12 +59,14 @@ def facts() -> dict[str, Any]:
             line: identify(train.parse(line.split()), Environment()).spec_hash for line in BY_HAND
         },
         "options": {name: _options(parser) for name, parser in _parsers().items()},
-        "files": {"manifest.json": _manifest(), "result.json": _result()},
+        "result.json": _result(),
         "metrics": sorted(set(re.findall(r"`(imagenet_\w+)`", TELEMETRY.read_text()))),
         "rights": [
             line.strip(" -")
             for line in ROLES.read_text().splitlines()
-            if re.match(r" *-? *(apiGroups|resources|resourceNames|verbs):", line)
+            if re.match(
+                r" *-? *(kind|apiGroups|resources|resourceNames|verbs):|.*{{-? (if|end)", line
+            )
         ],
         "spec": _digest(_structure(crd.root_schema()["properties"]["spec"])),
     }
@@ -95,7 +97,7 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def _options(parser: argparse.ArgumentParser, before: str = "") -> list[str]:
-    """Return each option and argument of a program, with its choices and whether it is required."""
+    """Return each option and argument of a program: choices, number, default, if it is required."""
     found = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -106,15 +108,10 @@ def _options(parser: argparse.ArgumentParser, before: str = "") -> list[str]:
         choices = "" if action.choices is None else f" {{{','.join(map(str, action.choices))}}}"
         many = "" if action.nargs is None else f" [{action.nargs}]"
         needed = " required" if action.required and action.option_strings else ""
-        found.append(f"{before}{names}{choices}{many}{needed}")
+        is_plain = isinstance(action.default, bool | int | float | str | tuple)
+        default = f" = {action.default}" if is_plain else ""
+        found.append(f"{before}{names}{choices}{many}{default}{needed}")
     return found
-
-
-def _manifest() -> dict[str, Any]:
-    files = {"weights.npz": FileSum(4, "00"), "optimizer/state": FileSum(8, "01")}
-    made = CheckpointManifest(Identity("uid", "hash"), 3, Position(1, 20), files)
-    document: dict[str, Any] = json.loads(made.to_json())
-    return document
 
 
 def _result() -> dict[str, Any]:

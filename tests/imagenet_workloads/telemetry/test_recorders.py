@@ -1,3 +1,6 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from imagenet_workloads.environment import Environment, Role
@@ -86,6 +89,23 @@ def test_no_step_is_lost_or_counted_twice_between_scrapes(registry: Registry) ->
         found.append(shown["imagenet_train_step_seconds_count"])
     most = recorders.MOST_STEPS
     assert found == [most - 1, most + 1, 3 * most + 1, 3 * most + 1]
+
+
+def test_steps_are_exact_beside_scrapes_of_several_threads(registry: Registry) -> None:
+    training, ended = TrainingRecorder(registry), threading.Event()
+
+    def scrape() -> None:
+        while not ended.is_set():
+            values(registry)
+
+    with ThreadPoolExecutor(2) as scrapers:
+        scrapes = [scrapers.submit(scrape) for _ in range(2)]
+        for _ in range(20_000):
+            training.step(images=2, step_seconds=0.5, data_wait_seconds=0.25)
+        ended.set()
+        for one in scrapes:
+            one.result()
+    assert values(registry)["imagenet_train_images_total"] == 40_000
 
 
 def test_what_is_measured_is_known_as_totals_for_result_json(registry: Registry) -> None:
@@ -202,8 +222,10 @@ def test_a_worker_is_at_work_with_its_first_batch(registry: Registry) -> None:
 
 def test_a_worker_that_only_evaluates_is_at_work_with_that(registry: Registry) -> None:
     training = TrainingRecorder(registry)
+    training.plan(epochs=1, batches_per_epoch=2, rank=0)
     training.validation(top1=0.5)
     assert training.readiness() is None
+    assert values(registry)["imagenet_train_unsaved_seconds"] == 0
 
 
 def test_a_packer_s_progress_counts_damaged_images_too(registry: Registry) -> None:

@@ -76,8 +76,15 @@ class Validation:
 def _converted(batch: ImageBatch, convert: Convert, read: RecordsRead | None = None) -> Batch:
     begin = time.thread_time()
     data, label = convert(batch)
-    taken = time.thread_time() - begin
-    return Batch(data, label, batch.count, read, batch.mixing, batch.waits, taken)
+    return Batch(
+        data,
+        label,
+        images=batch.count,
+        read=read,
+        mixing=batch.mixing,
+        waits=batch.waits,
+        cpu_seconds=time.thread_time() - begin,
+    )
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,9 @@ class TrainingLoop:
     termination: Termination
     ledger: Ledger | None = None
     _accumulated: float = field(default=0.0, init=False)  # seconds of steps without an update
-    _learner_cpu: float = field(default=0.0, init=False)  # of this thread, in the framework's calls
+    _framework_cpu: float = field(
+        default=0.0, init=False
+    )  # of this thread, in the framework's calls
 
     def run(self, start: Position, first_image: int = 0) -> TrainingOutcome:
         """Train from a position to the end of the last epoch, or until a worker has to leave.
@@ -126,17 +128,17 @@ class TrainingLoop:
         batches = self.data.training.epoch(epoch, first_batch, self.reporter.work, first_image)
         self.reporter.begin_steps()
         for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
-            step_started, own_cpu = time.monotonic(), time.thread_time() - self._learner_cpu
+            step_started, own_cpu = time.monotonic(), time.thread_time() - self._framework_cpu
             was_busy = self.checkpointer.is_busy
             self.termination.begin_step()
-            self._of_learner(self.learner.settle)
+            self._of_framework(self.learner.settle)
             asked = time.monotonic()
             batch = next(batches)
             waited = time.monotonic() - asked
-            self._learner_cpu += batch.cpu_seconds
+            self._framework_cpu += batch.cpu_seconds
             flags, outputs = self._step(batch, updates=done % self.accumulation_steps == 0)
             # A GPU's driver spends CPU time while this thread waits for it.
-            self._of_learner(counts.wait)
+            self._of_framework(counts.wait)
             counts.add(outputs)
             step_ended = time.monotonic()
             self.termination.end_step()
@@ -155,7 +157,7 @@ class TrainingLoop:
             self.reporter.reading(self.data.times())
             self.reporter.launched(outputs.starved)
             self.reporter.compiled(self.learner.compiled)
-            own_cpu = time.thread_time() - self._learner_cpu - own_cpu
+            own_cpu = time.thread_time() - self._framework_cpu - own_cpu
             has_saved = self._save(flags, self._after(epoch, done))
             if has_saved:
                 self.reporter.phase(Phase.TRAINING)
@@ -177,18 +179,18 @@ class TrainingLoop:
         own = Flags(
             self.checkpointer.is_due(), self.termination.requested, self.checkpointer.is_synced
         )
-        trained = self._of_learner(lambda: self.learner.train(batch, updates, own))
+        trained = self._of_framework(lambda: self.learner.train(batch, updates, own))
         if self.ledger is not None:
             self.ledger.record(batch.read)
         return trained
 
-    def _of_learner(self, call: Callable[[], T]) -> T:
-        """Call the learner, and count the CPU time of this thread as the learner's."""
+    def _of_framework(self, call: Callable[[], T]) -> T:
+        """Call the learner, and count the CPU time of this thread as the framework's."""
         begin = time.thread_time()
         try:
             return call()
         finally:
-            self._learner_cpu += time.thread_time() - begin
+            self._framework_cpu += time.thread_time() - begin
 
     def _save(self, flags: Flags, position: Position) -> bool:
         """Save the checkpoint or the receipt that is due after a step; whether one was."""
@@ -201,7 +203,7 @@ class TrainingLoop:
 
     def _report_exchange(self, asked: float, ended: float) -> None:
         """Report the time before the exchange of a step that asked for its batch and has ended."""
-        ready = self._of_learner(self.learner.gradients_ready)
+        ready = self._of_framework(self.learner.gradients_ready)
         if ready is None:
             self._accumulated += ended - asked
             return
