@@ -50,9 +50,9 @@ def slot(rank: int, images: int, seconds: float, loss: float | None = None) -> s
     recorder.position(epoch=1, batch=3)
     recorder.step(images, seconds, 0.001)
     recorder.exchange(seconds)
-    recorder.reading(ReadingTimes(seconds, 0.0, seconds, seconds))
+    recorder.reading(lambda: ReadingTimes(seconds, 0.0, seconds, seconds))
     recorder.speed(images / seconds)
-    recorder.learning_rate(0.1)
+    recorder.learning_rate(lambda: 0.1)
     recorder.accuracy(loss=loss)
     return generate_latest(registry.exported).decode()
 

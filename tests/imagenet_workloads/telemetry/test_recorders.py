@@ -35,14 +35,13 @@ def test_a_worker_s_figures(registry: Registry) -> None:
     training.step(images=512, step_seconds=0.7, data_wait_seconds=0.02)
     training.exchange(0.3)
     training.exchange(0.4)
-    training.reading(recorders.ReadingTimes(0.01, 0.0, 1.5, None))
-    training.reading(recorders.ReadingTimes(0.02, 0.01, 2.5, 2.0))
+    training.reading(lambda: recorders.ReadingTimes(0.02, 0.01, 2.5, 2.0))
     for starved in (True, False, True):
         training.launched(starved)
     for seconds in (0.5, 0.1, 0.2):
         training.loop_cpu(seconds)
     training.speed(853.3)
-    training.learning_rate(0.1)
+    training.learning_rate(lambda: 0.1)
     training.accuracy(loss=2.5, top1=0.4, top5=0.7)
     training.validation(top1=0.5, top5=0.8)
     assert values(registry) == {
@@ -51,6 +50,7 @@ def test_a_worker_s_figures(registry: Registry) -> None:
         "imagenet_train_rank": 3,
         "imagenet_train_epoch": 2,
         "imagenet_train_batch": 40,
+        "imagenet_train_phase_work_total": 2,
         "imagenet_train_images_total": 1024,
         "imagenet_train_step_seconds_count": 2,
         "imagenet_train_step_seconds_sum": pytest.approx(1.2),
@@ -110,7 +110,7 @@ def test_steps_are_exact_beside_scrapes_of_several_threads(registry: Registry) -
 
 def test_what_is_measured_is_known_as_totals_for_result_json(registry: Registry) -> None:
     training = TrainingRecorder(registry)
-    training.reading(recorders.ReadingTimes(0.02, 0.01, 2.5, None))
+    training.reading(lambda: recorders.ReadingTimes(0.02, 0.01, 2.5, None))
     training.launched(False)
     assert training.measured() == {
         "imagenet_train_read_wait_seconds_total": 0.02,
@@ -178,13 +178,13 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     training.position(0, 0)
     training.step(1, 1.0, 1.0)
     training.exchange(1.0)
-    training.reading(recorders.ReadingTimes(1.0, 1.0, 1.0, 1.0))
+    training.reading(lambda: recorders.ReadingTimes(1.0, 1.0, 1.0, 1.0))
     training.launched(True)
     training.loop_cpu(0.001)
     training.compiled(True)
     training.checkpoint_stall(0.01, 600.0)
     training.speed(1.0)
-    training.learning_rate(0.1)
+    training.learning_rate(lambda: 0.1)
     training.accuracy(1.0, 1.0, 1.0)
     training.validation(1.0, 1.0)
     training.checkpoint(1)

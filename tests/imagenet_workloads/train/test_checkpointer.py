@@ -202,13 +202,12 @@ def test_without_seconds_it_is_every_ten_minutes_and_seldom_where_it_costs_much(
     assert not scene.checkpointer.is_due()
     scene.now += 1
     assert scene.checkpointer.is_due()
-    scene.checkpointer.stalls.step(0.5, touched=False)
-    scene.checkpointer.within_epoch(Position(0, 3))
-    scene.checkpointer.stalls.step(4.5, touched=True)
-    assert scene.checkpointer.interval == 800
     given = Scene(tmp_path, "--checkpoint-every-seconds", "60")
-    given.checkpointer.stalls = scene.checkpointer.stalls
-    assert given.checkpointer.interval == 60
+    for one in (scene.checkpointer, given.checkpointer):
+        one.time(0.5, touched=False)
+        one.within_epoch(Position(0, 3))
+        one.time(4.5, touched=True)
+    assert (scene.checkpointer.interval, given.checkpointer.interval) == (800, 60)
 
 
 def test_training_goes_on_while_a_checkpoint_is_written_as_it_was_copied(tmp_path: Path) -> None:

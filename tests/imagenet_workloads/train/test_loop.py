@@ -261,7 +261,7 @@ def test_the_speed_of_training_does_not_count_evaluation() -> None:
     )
     assert fit.validate(0) == Counts()
     clock[0] += 1
-    reporter.step(Position(1, 1), 8, 1.0, 0.0, 0.1, Counts)
+    reporter.step(Position(1, 1), 8, 1.0, 0.0, lambda: 0.1, Counts)
     labels = {"imagenet_job": "local", "namespace": "default", "role": "", "attempt": ""}
     speed = registry.exported.get_sample_value("imagenet_train_images_per_second", labels)
     assert speed == 8

@@ -46,7 +46,7 @@ def test_steps_up_to_there_are_redone(tmp_path: Path) -> None:
     spent = []
     for batch in (1, 2, 3):
         before = recorder.time.seconds()
-        reporter.step(Position(1, batch), 8, 1.0, 0.0, 0.1, Counts)
+        reporter.step(Position(1, batch), 8, 1.0, 0.0, lambda: 0.1, Counts)
         after = recorder.time.seconds()
         spent += [phase for phase in TimePhase if after[phase] > before[phase]]
     assert spent == [TimePhase.REDONE, TimePhase.REDONE, TimePhase.STEPPING]

@@ -38,7 +38,7 @@ class Scene:
     def steps(self, first: int, last: int, seconds: float) -> None:
         for batch in range(first, last + 1):
             self.clock.now += seconds
-            self.reporter.step(Position(0, batch), 8, seconds, 0.0, 0.1, lambda: HALF_RIGHT)
+            self.reporter.step(Position(0, batch), 8, seconds, 0.0, lambda: 0.1, lambda: HALF_RIGHT)
 
     def lines(self) -> list[dict[str, Any]]:
         text = (self.folder / "metrics.jsonl").read_text()
@@ -112,6 +112,6 @@ def test_a_loss_that_is_no_number_is_left_out(tmp_path: Path) -> None:
 def test_a_rank_without_a_log_writes_metrics_only(tmp_path: Path) -> None:
     registry = Registry(Environment())
     reporter = Reporter(TrainingRecorder(registry), None, 1, 10)
-    reporter.step(Position(0, 1), 8, 0.1, 0.0, 0.1, lambda: HALF_RIGHT)
+    reporter.step(Position(0, 1), 8, 0.1, 0.0, lambda: 0.1, lambda: HALF_RIGHT)
     reporter.validation(0, HALF_RIGHT, 0)
     assert list(tmp_path.iterdir()) == []

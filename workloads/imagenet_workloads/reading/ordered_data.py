@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,11 +52,13 @@ class Training:
         passed: Callable[[], None] = lambda: None,
         first_image: int = 0,
     ) -> Iterator[Batch]:
-        """Yield an epoch's batches; no batch before them is read."""
+        """Return an epoch's batches; no batch before them is read."""
         position = max(first_batch * self.ordered_batch, first_image)
-        for batch in self._training.epoch(number, position):
-            read = RecordsRead(number, batch.first, batch.identities[: batch.count])
-            yield _converted(batch, self._convert, read)
+        batches = (
+            (batch, RecordsRead(number, batch.first, batch.identities[: batch.count]))
+            for batch in self._training.epoch(number, position)
+        )
+        return _converted(batches, self._convert)
 
 
 class Validation:
@@ -68,23 +70,31 @@ class Validation:
         self.images = validation.images
 
     def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
-        """Yield one rank's batches, in the order of the records."""
-        for batch in self._validation.batches(rank, ranks):
-            yield _converted(batch, self._convert)
+        """Return one rank's batches, in the order of the records."""
+        batches = ((batch, None) for batch in self._validation.batches(rank, ranks))
+        return _converted(batches, self._convert)
 
 
-def _converted(batch: ImageBatch, convert: Convert, read: RecordsRead | None = None) -> Batch:
-    begin = time.thread_time()
-    data, label = convert(batch)
-    return Batch(
-        data,
-        label,
-        images=batch.count,
-        read=read,
-        mixing=batch.mixing,
-        waits=batch.waits,
-        cpu_seconds=time.thread_time() - begin,
-    )
+def _converted(
+    batches: Iterable[tuple[ImageBatch, RecordsRead | None]], convert: Convert
+) -> Iterator[Batch]:
+    """Yield batches as a framework's arrays; each frees those of the batch before first."""
+    made: Batch | None = None
+    for batch, read in batches:
+        begin = time.thread_time()
+        made = None
+        data, label = convert(batch)
+        made = Batch(
+            data,
+            label,
+            images=batch.count,
+            read=read,
+            mixing=batch.mixing,
+            waits=batch.waits,
+            cpu_seconds=time.thread_time() - begin,
+        )
+        del data, label
+        yield made
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
@@ -63,13 +64,13 @@ class TrainingRecorder:
         self._phase: names.Phase | None = None
         self._saves, self._unsaved, self._copied = False, 0.0, 0.0
         self._loop_cpu = deque[float](maxlen=STEPS_OF_LOOP_CPU)
-        self._reading: ReadingTimes | None = None
+        self._reading: Callable[[], ReadingTimes | None] = lambda: None
         self._launched = self._starved = 0
         self._totals: dict[tuple[str, ...], float] = {}
         # Images, seconds and wait of steps, and what else the last one changed.
         self._steps = deque[tuple[int, float, float]]()
         self._position: tuple[int, int] | None = None
-        self._rate: float | None = None
+        self._rate: Callable[[], float] | None = None
 
     def readiness(self) -> str | None:
         """Return why the worker is not ready; None if it is.
@@ -129,15 +130,14 @@ class TrainingRecorder:
         """
         self.time.step(data_wait_seconds, redone)
         self._at_work = True
-        self.work()
         if self._saves:
             self._unsaved += step_seconds - data_wait_seconds
         self._steps.append((images, step_seconds, data_wait_seconds))
         if len(self._steps) >= MOST_STEPS:
             self._export()
 
-    def reading(self, times: ReadingTimes) -> None:
-        """Record the reading so far."""
+    def reading(self, times: Callable[[], ReadingTimes | None]) -> None:
+        """Take what says how the reading went so far; None if it is not measured."""
         self._reading = times
 
     def launched(self, starved: bool) -> None:
@@ -171,9 +171,9 @@ class TrainingRecorder:
         """Set the images per second of this worker over the last display interval."""
         self._registry.set(names.TRAIN_IMAGES_PER_SECOND, images_per_second)
 
-    def learning_rate(self, value: float) -> None:
-        """Set the optimizer's learning rate."""
-        self._rate = value
+    def learning_rate(self, rate: Callable[[], float]) -> None:
+        """Take what computes the optimizer's learning rate."""
+        self._rate = rate
 
     def accuracy(
         self, loss: float | None = None, top1: float | None = None, top5: float | None = None
@@ -209,6 +209,7 @@ class TrainingRecorder:
         with self._exporting:  # two scrapes may come at once
             while self._steps:
                 images, seconds, waited = self._steps.popleft()
+                self._registry.add(names.TRAIN_PHASE_WORK, 1, names.Phase.TRAINING)
                 self._registry.add(names.TRAIN_IMAGES, images)
                 self._registry.observe(names.TRAIN_STEP_SECONDS, seconds)
                 self._registry.observe(names.TRAIN_DATA_WAIT_SECONDS, waited)
@@ -216,7 +217,8 @@ class TrainingRecorder:
                 epoch, batch = self._position
                 self._registry.set(names.TRAIN_EPOCH, epoch)
                 self._registry.set(names.TRAIN_BATCH, batch)
-            self._set_known(names.TRAIN_LEARNING_RATE, self._rate)
+            if self._rate is not None:
+                self._registry.set(names.TRAIN_LEARNING_RATE, self._rate())
             if self._saves and self._at_work:
                 self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
             for phase, seconds in self.time.seconds().items():
@@ -225,7 +227,7 @@ class TrainingRecorder:
             if throttled is not None:
                 self._total(names.TRAIN_THROTTLED, throttled)
             self._set_known(names.TRAIN_LOOP_CPU, self.median_loop_cpu())
-            reading = self._reading
+            reading = self._reading()
             if reading is not None:
                 self._total(names.TRAIN_READ_WAIT, reading.read_waited)
                 self._total(names.TRAIN_DECODE_WAIT, reading.decode_waited)

@@ -55,6 +55,7 @@ class Checkpointer:
 
     Attributes:
         stalls: how long they hold training up.
+        interval: seconds from one checkpoint to the next within an epoch.
     """
 
     def __init__(
@@ -97,13 +98,6 @@ class Checkpointer:
     def receipts(self) -> Sequence[Receipt]:
         """Those of the checkpoints so far, of earlier attempts too; complete after `finish`."""
         return () if self._receipts is None else self._receipts.chain
-
-    @property
-    def interval(self) -> float:
-        """Seconds from one checkpoint to the next within an epoch."""
-        if self._options.checkpoint_every_seconds is not None:
-            return self._options.checkpoint_every_seconds
-        return max(EVERY_SECONDS, STALLS_PER_INTERVAL * (self.stalls.mean or 0.0))
 
     def is_due(self) -> bool:
         """Whether the seconds are over; only rank 0's clock counts."""
@@ -222,6 +216,9 @@ class Checkpointer:
         self._in_flight.clear()
 
     def _report_stall(self) -> None:
+        given, stalled = self._options.checkpoint_every_seconds, self.stalls.mean or 0.0
+        longest = max(EVERY_SECONDS, STALLS_PER_INTERVAL * stalled)
+        self.interval = longest if given is None else given
         if self._group.rank == 0:
             self._reporter.stall(self.stalls.mean, self.interval)
 

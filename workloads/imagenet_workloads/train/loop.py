@@ -7,6 +7,7 @@ hanging.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from imagenet_workloads.checkpoint.store import Position
@@ -85,6 +86,7 @@ class TrainingLoop:
         """
         outcome = TrainingOutcome()
         self.termination.has_peers = self.group.workers > 1
+        self.reporter.reading(self.data.times)
         try:
             for epoch in range(start.epoch, self.epochs):
                 first = (start.batch, first_image) if epoch == start.epoch else (0, 0)
@@ -127,6 +129,7 @@ class TrainingLoop:
         self.reporter.phase(Phase.TRAINING)
         batches = self.data.training.epoch(epoch, first_batch, self.reporter.work, first_image)
         self.reporter.begin_steps()
+        first_step = epoch * self.data.training.batches_per_epoch
         for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
             step_started, own_cpu = time.monotonic(), time.thread_time() - self._framework_cpu
             was_busy = self.checkpointer.is_busy
@@ -136,7 +139,10 @@ class TrainingLoop:
             batch = next(batches)
             waited = time.monotonic() - asked
             self._framework_cpu += batch.cpu_seconds
+            images = batch.images
             flags, outputs = self._step(batch, updates=done % self.accumulation_steps == 0)
+            # Its arrays are freed with the next batch, which may get their memory.
+            del batch
             # A GPU's driver spends CPU time while this thread waits for it.
             self._of_framework(counts.wait)
             counts.add(outputs)
@@ -145,16 +151,12 @@ class TrainingLoop:
             self._report_exchange(asked, step_ended)
             self.reporter.step(
                 Position(epoch, done),
-                batch.images,
+                images,
                 step_ended - step_started,
                 waited,
-                self.schedule(
-                    (epoch * self.data.training.batches_per_epoch + done - 1)
-                    // self.accumulation_steps
-                ),
+                partial(self.schedule, (first_step + done - 1) // self.accumulation_steps),
                 counts.so_far,
             )
-            self.reporter.reading(self.data.times())
             self.reporter.launched(outputs.starved)
             self.reporter.compiled(self.learner.compiled)
             own_cpu = time.thread_time() - self._framework_cpu - own_cpu

@@ -79,7 +79,7 @@ class Reporter:
         images: int,
         seconds: float,
         waited: float,
-        rate: float,
+        rate: Callable[[], float],
         counts: Callable[[], Counts],
     ) -> None:
         """Report one step.
@@ -89,7 +89,7 @@ class Reporter:
             images: in it.
             seconds: that it took.
             waited: of them, for data.
-            rate: learning rate.
+            rate: returns the learning rate.
             counts: returns those over the epoch so far.
         """
         redone = epochs_of(position, self._last) <= self._trained_before
@@ -110,12 +110,11 @@ class Reporter:
         elapsed = self._clock() - self._interval_started
         due = position.batch % self._display_every == 0 or position.batch == self._last
         if due or elapsed >= LONGEST_SILENCE:
-            self._display(position, elapsed, rate, counts())
+            self._display(position, elapsed, rate(), counts())
 
-    def reading(self, times: ReadingTimes | None) -> None:
-        """Report why steps have waited for their data so far; None if that is not measured."""
-        if times is not None:
-            self._recorder.reading(times)
+    def reading(self, times: Callable[[], ReadingTimes | None]) -> None:
+        """Take what says why steps have waited for their data; None if that is not measured."""
+        self._recorder.reading(times)
 
     def launched(self, starved: bool | None) -> None:
         """Report whether a step's device waited for the program; None if that is not known."""

@@ -95,8 +95,7 @@ def _read(worker: Worker, group: Group, data: Data) -> None:
     started_at = datetime.now(UTC)
     worker.recorder.phase(Phase.TRAINING)
     read = only_read(worker.framework, data, worker.options, group, worker.recorder.work)
-    if (times := data.times()) is not None:
-        worker.recorder.reading(times)
+    worker.recorder.reading(data.times)
     if group.rank == 0:
         result = _result(
             worker, group, data, ResumePoint(Position(0, 0)), TrainingOutcome(), started_at
