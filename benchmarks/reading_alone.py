@@ -9,12 +9,14 @@ import argparse
 import time
 from itertools import count
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.reading.batches import ImageBatch
 from imagenet_workloads.reading.layouts import Bytes
 from imagenet_workloads.reading.ordered_data import open_ordered
-from imagenet_workloads.train.data import Batch
 
 # Batches until the decoders have started and each lane has been read.
 WARM = 8
@@ -36,7 +38,7 @@ def speed(folder: Path, batch: int, pixels: int, seconds: float) -> float:
     crop = ("--random-crop", "1", "--random-mirror", "1")
     size = ("--image-shape", f"3,{pixels},{pixels}", "--batch-size", str(batch))
     line = ("--framework", "PyTorch", "--dataset", str(folder), *size, *crop)
-    data = open_ordered(parse(list(line)), 0, 1, 1, lambda _: Bytes(), _converted)
+    data = open_ordered(parse(list(line)), 0, 1, 1, lambda _: Bytes(), _arrays)
     try:
         images, started = 0, time.monotonic()
         batches = (one for epoch in count() for one in data.training.epoch(epoch, 0))
@@ -52,8 +54,8 @@ def speed(folder: Path, batch: int, pixels: int, seconds: float) -> float:
             data.close()
 
 
-def _converted(batch: ImageBatch) -> Batch:
-    return Batch(batch.images, batch.labels, batch.count)
+def _arrays(batch: ImageBatch) -> tuple[NDArray[Any], NDArray[Any]]:
+    return batch.images, batch.labels
 
 
 if __name__ == "__main__":
