@@ -100,9 +100,13 @@ def wait_for_answers(prometheus: Prometheus, questions: list[str]) -> None:
 
 
 def seen() -> Manifest:
-    """A job that is held in every phase, for a scrape."""
+    """A job that is held in every phase, for a scrape.
+
+    While the checkpoint of the first epoch is held, the second one is trained, and waits to be
+    saved. So steps that come between two scrapes are those of the third one.
+    """
     return trained(
-        epochs=2,
+        epochs=3,
         dataset={
             "source": {
                 "synthetic": {"classes": 4, "imagesPerClass": 160, "imageShape": [3, 28, 28]}
