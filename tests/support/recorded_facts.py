@@ -27,7 +27,7 @@ from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.receipts import LaterReceipt, Receipt
 from imagenet_workloads.train.result import Result
 from imagenet_workloads.train.resume import identify
-from support.argument_lists import GOOD, is_ours, lines, pods
+from support.argument_lists import GOOD, is_ours, lines, parse, pods
 from support.job_table import JOBS
 from support.pod_subset import REPOSITORY
 
@@ -82,9 +82,17 @@ def _of_manifests() -> dict[str, Any]:
 
 
 def _of_job(job: Any) -> dict[str, str]:
+    """Return what a job trains, and the options that its programs read from their arguments."""
     containers = [spec["containers"][0] for spec in pods(job)]
-    ours = [lines(container) for container in containers if is_ours(container)]
-    return {"training": training_hash(job)[:16], "arguments": _digest(ours)}
+    ours = [line for container in containers if is_ours(container) for line in lines(container)]
+    # The command within a command is a line of its own.
+    read = [(line[0], {**vars(parse(line)), "command": None}) for line in ours]
+    options = [
+        # Epochs of the warm-up are 5 by default and 5.0 as they are read.
+        (script, {name: str(found[name]).removesuffix(".0") for name in sorted(found)})
+        for script, found in read
+    ]
+    return {"training": training_hash(job)[:16], "options": _digest(options)}
 
 
 def _parsers() -> dict[str, argparse.ArgumentParser]:
