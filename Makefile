@@ -18,7 +18,7 @@ CHECK_PYTHON_3_11 = @$(PYTHON_3_11) -c 'import sys, ensurepip; sys.exit(sys.vers
 INSTALL_MXNET = bin/pip install --quiet --no-deps -c constraints/workloads.txt mxnet
 CONSTRAINTS := $(foreach name,operator workloads numpy export development build, \
 	-c constraints/$(name).txt)
-PACKAGES := operator/imagenet_operator workloads/imagenet_workloads
+PACKAGES := spec/imagenet_spec operator/imagenet_operator workloads/imagenet_workloads
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal --durations=20
 # ONE_IN=8 PART=1 runs an eighth of the tests of the strategies, or of those with the mark `costly`.
@@ -75,15 +75,16 @@ export OMP_NUM_THREADS ?= 1
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ## Make .venv with both packages and the development tools
+install: $(INSTALLED) ## Make .venv with our packages and the development tools
 
-$(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constraints/*)
+$(INSTALLED): spec/pyproject.toml operator/pyproject.toml workloads/pyproject.toml $(wildcard constraints/*)
 	$(CHECK_PYTHON)
 	@echo "installing into $(VENV), 1 of 3: an environment of $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
-	@echo "installing into $(VENV), 2 of 3: both packages, what they need, and the tools of the tests; 1.4 GB"
+	@echo "installing into $(VENV), 2 of 3: our packages, what they need, and the tools of the tests; 1.4 GB"
 	@$(BIN)/pip install --quiet $(CONSTRAINTS) -r constraints/development.in \
-		-e ./operator -e './workloads[export,heic,mxnet,hugging-face,kaggle,parquet,plot,s3]'
+		-e ./spec -e ./operator \
+		-e './workloads[export,heic,mxnet,hugging-face,kaggle,parquet,plot,s3]'
 	@echo "installing into $(VENV), 3 of 3: MXNet 1.9.1; 0.2 GB"
 	@$(VENV)/$(INSTALL_MXNET)
 	@$(BIN)/python images/link_libraries.py
@@ -91,14 +92,14 @@ $(INSTALLED): operator/pyproject.toml workloads/pyproject.toml $(wildcard constr
 
 install-horovod: .venv-horovod/.installed ## Make .venv-horovod: Horovod for MXNet (compiles it; needs g++)
 
-.venv-horovod/.installed: workloads/pyproject.toml $(HOROVOD_BUILD) \
+.venv-horovod/.installed: spec/pyproject.toml workloads/pyproject.toml $(HOROVOD_BUILD) \
 		$(foreach name,workloads.txt numpy.txt development.txt horovod.in horovod.txt, \
 		constraints/$(name))
 	$(CHECK_PYTHON_3_11)
 	$(PYTHON_3_11) -m venv .venv-horovod
 	.venv-horovod/bin/pip install --quiet -c constraints/workloads.txt -c constraints/numpy.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -r constraints/horovod.in \
-		-e './workloads[mxnet,s3]'
+		-e ./spec -e './workloads[mxnet,s3]'
 	.venv-horovod/$(INSTALL_MXNET)
 	.venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod/mxnet
 	.venv-horovod/bin/pip install --quiet --no-deps --force-reinstall build/horovod/mxnet/*.whl
@@ -106,7 +107,7 @@ install-horovod: .venv-horovod/.installed ## Make .venv-horovod: Horovod for MXN
 
 install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: TensorFlow, Horovod (compiles it; needs g++)
 
-.venv-tensorflow/.installed: workloads/pyproject.toml $(HOROVOD_BUILD) $(foreach name, \
+.venv-tensorflow/.installed: spec/pyproject.toml workloads/pyproject.toml $(HOROVOD_BUILD) $(foreach name, \
 		workloads.txt export-tensorflow.txt development.txt horovod.in horovod.txt tensorflow.txt, \
 		constraints/$(name))
 	$(CHECK_PYTHON_3_11)
@@ -114,7 +115,7 @@ install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: Tensor
 	.venv-tensorflow/bin/pip install --quiet -c constraints/workloads.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -c constraints/tensorflow.txt \
 		-c constraints/export-tensorflow.txt -r constraints/horovod.in \
-		-e './workloads[export-tensorflow,s3,tensorflow]'
+		-e ./spec -e './workloads[export-tensorflow,s3,tensorflow]'
 	.venv-tensorflow/bin/python images/build_horovod.py tensorflow --into build/horovod/tensorflow
 	.venv-tensorflow/bin/pip install --quiet --no-deps --force-reinstall \
 		build/horovod/tensorflow/*.whl
@@ -122,14 +123,14 @@ install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: Tensor
 
 install-pytorch: .venv-pytorch/.installed ## Make .venv-pytorch: PyTorch (6 GB, with its CUDA packages)
 
-.venv-pytorch/.installed: workloads/pyproject.toml $(foreach name, \
+.venv-pytorch/.installed: spec/pyproject.toml workloads/pyproject.toml $(foreach name, \
 		workloads.txt numpy.txt export.txt development.txt pytorch.in pytorch.txt,constraints/$(name))
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv .venv-pytorch
 	.venv-pytorch/bin/pip install --quiet -c constraints/workloads.txt -c constraints/numpy.txt \
 		-c constraints/export.txt -c constraints/development.txt -c constraints/pytorch.txt \
 		-r constraints/pytorch.in \
-		-e './workloads[export,pytorch,s3]'
+		-e ./spec -e './workloads[export,pytorch,s3]'
 	touch $@
 
 install-field: .venv-field/.installed ## Make .venv-field: the libraries that bench-reading compares (8 GB)
@@ -202,7 +203,8 @@ release: $(INSTALLED) $(HELM) ## Write wheels, chart, names and checksums to dis
 	@test -n "$(IMAGE_PREFIX)" || \
 		{ echo "no registry is named; type: make release IMAGE_PREFIX=registry.example.com/team/"; exit 1; }
 	rm -rf $(DIST)
-	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(DIST) ./operator ./workloads
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(DIST) \
+		./spec ./operator ./workloads
 	$(HELM) package $(CHART) --destination $(DIST)
 	@{ echo "oci://$(IMAGE_PREFIX)charts/$(notdir $(CHART)):$(VERSION)"; \
 		for name in $(IMAGE_NAMES); do echo "$(IMAGE_PREFIX)imagenet-$$name:$(IMAGE_TAG)"; done; \

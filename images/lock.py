@@ -28,6 +28,8 @@ _OVERRIDE = "numpy"
 # What Horovod's wheel imports; it is installed without dependencies.
 _HOROVOD = ("cloudpickle", "packaging", "psutil", "PyYAML")
 _HOROVOD_BUILD = (*_HOROVOD, "cmake", "setuptools", "wheel")
+# Our own distributions are built from this tree.
+_OURS = frozenset({"imagenet-spec"})
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
 
@@ -61,7 +63,8 @@ class Lock:
         project = tomllib.loads(file.read_text())["project"]
         optional = project.get("optional-dependencies", {})
         of_extras = [line for extra in self.extras for line in optional[extra]]
-        return [*project["dependencies"], *of_extras, *self.more]
+        found = [*project["dependencies"], *of_extras, *self.more]
+        return [line for line in found if normal(line) not in _OURS]
 
 
 LOCKS = {

@@ -11,8 +11,8 @@ import yaml
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from imagenet_operator.clusters.kubernetes import metrics
-from imagenet_workloads.telemetry import names
+from imagenet_operator.clusters.kubernetes import metrics as of_operator
+from imagenet_spec import metrics
 from support import chart
 
 DASHBOARD = json.loads((chart.FOLDER / "files" / "dashboard.json").read_text())
@@ -45,17 +45,17 @@ GROUPED = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 
 
 def _of_workloads() -> Iterator[tuple[str, set[str]]]:
-    for metric in names.ALL:
+    for metric in metrics.ALL:
         yield from _series(
-            metric.name, set(names.LABELS), metric.kind is names.MetricType.HISTOGRAM
+            metric.name, set(metrics.LABELS), metric.kind is metrics.MetricType.HISTOGRAM
         )
     # Every pod has them, and with the pod's labels.
     for process in ("process_cpu_seconds_total", "process_resident_memory_bytes"):
-        yield process, set(names.LABELS)
+        yield process, set(metrics.LABELS)
 
 
 def _of_operator() -> Iterator[tuple[str, set[str]]]:
-    for metric in vars(metrics).values():
+    for metric in vars(of_operator).values():
         if isinstance(metric, MetricWrapperBase):
             (family,) = metric.describe()
             name = f"{family.name}_total" if isinstance(metric, Counter) else family.name
@@ -76,13 +76,15 @@ EXPORTED = dict([*_of_workloads(), *_of_operator()])
 
 
 def test_all_that_is_exported_is_known_here() -> None:
-    assert len(EXPORTED) > len(names.ALL)
-    assert isinstance(metrics.REGISTRY, CollectorRegistry)
-    of_ours = {family.name for family in metrics.REGISTRY.collect() if "imagenet" in family.name}
+    assert len(EXPORTED) > len(metrics.ALL)
+    assert isinstance(of_operator.REGISTRY, CollectorRegistry)
+    of_ours = {
+        family.name for family in of_operator.REGISTRY.collect() if "imagenet" in family.name
+    }
     assert of_ours == {
         re.sub("_(total|bucket|sum|count)$", "", name)
         for name in EXPORTED
-        if name.startswith(metrics.PREFIX)
+        if name.startswith(of_operator.PREFIX)
     }
 
 
@@ -100,7 +102,7 @@ def test_a_query_uses_labels_that_its_series_have(query: str) -> None:
         asked |= {label.strip() for label in group.split(",")}
     labels = [EXPORTED[name] for name in SERIES.findall(query) if name in EXPORTED]
     # The scrape adds the instance; the variable of the jobs names no single series.
-    known = {"instance", *(set.union(*labels) if labels else names.LABELS)}
+    known = {"instance", *(set.union(*labels) if labels else metrics.LABELS)}
     assert asked <= known
 
 
@@ -121,7 +123,7 @@ def test_only_the_watches_of_a_leader_are_an_alert() -> None:
 def test_an_alert_tells_of_passes_that_the_operator_counts() -> None:
     told = re.findall(r'imagenet_operator_passes_total\{result="(\w+)"\}', QUERIES[FAILING])
     # A series is there before the first pass, or its rate would miss that one.
-    (passes,) = metrics.RECONCILES.collect()
+    (passes,) = of_operator.RECONCILES.collect()
     assert told
     assert set(told) <= {sample.labels["result"] for sample in passes.samples}
 

@@ -7,9 +7,9 @@ from imagenet_operator.api import figures
 from imagenet_operator.api.figures import FIGURES, Combine, Figure
 from imagenet_operator.clusters import untrusted_http
 from imagenet_operator.reconcile import sample, scrape
+from imagenet_spec import metrics
+from imagenet_spec.metrics import Metric, MetricType
 from imagenet_workloads.environment import Environment, Role
-from imagenet_workloads.telemetry import names
-from imagenet_workloads.telemetry.names import Metric, MetricType
 from imagenet_workloads.telemetry.registry import Registry
 
 UNITS = {
@@ -28,7 +28,7 @@ def series(metric: Metric) -> set[str]:
     return {metric.name + suffix for suffix in suffixes}
 
 
-EXPORTED = {name: metric for metric in names.ALL for name in series(metric)}
+EXPORTED = {name: metric for metric in metrics.ALL for name in series(metric)}
 
 
 def test_what_the_operator_reads_is_exported() -> None:
@@ -39,7 +39,7 @@ def test_what_the_operator_reads_is_exported() -> None:
 def test_a_page_with_every_metric_is_no_longer_than_the_operator_reads() -> None:
     """Pages of several slots are no longer: slots are added up."""
     registry = Registry(Environment(job="j" * 40, namespace="n" * 63, role=Role.WORKER, attempt=9))
-    for metric in names.ALL:
+    for metric in metrics.ALL:
         labels = ("a" * 32,) * len(metric.labels)
         if metric.kind is MetricType.HISTOGRAM:
             registry.observe(metric, 1 / 3)
@@ -53,7 +53,7 @@ def test_a_page_with_every_metric_is_no_longer_than_the_operator_reads() -> None
 
 
 def test_the_labels_that_the_operator_looks_at_are_on_every_series() -> None:
-    assert {scrape.ROLE_LABEL, scrape.ATTEMPT_LABEL} <= set(names.LABELS)
+    assert {scrape.ROLE_LABEL, scrape.ATTEMPT_LABEL} <= set(metrics.LABELS)
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.field)

@@ -1,4 +1,4 @@
-"""The two distributions are independent: neither imports the other, and their scripts exist."""
+"""Operator and workloads share the specification alone, and their scripts exist."""
 
 import ast
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""docs/telemetry.md lists what the two distributions export, as `make generate` writes it."""
+"""docs/telemetry.md lists what the operator and its pods export, as `make generate` writes it."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ def test_every_file_is_of_this_version(dist: Path) -> None:
         "SHA256SUMS",
         f"imagenet-operator-{VERSION}.tgz",
         f"imagenet_operator-{VERSION}-py3-none-any.whl",
+        f"imagenet_spec-{VERSION}-py3-none-any.whl",
         f"imagenet_workloads-{VERSION}-py3-none-any.whl",
         "names.txt",
     ]

@@ -26,7 +26,7 @@ def main(tools: Path) -> None:
     """
     folder = REPOSITORY / "build" / f"wheels-{sys.version_info.major}.{sys.version_info.minor}"
     environment = folder / "environment"
-    packages = (REPOSITORY / "operator", REPOSITORY / "workloads")
+    packages = [REPOSITORY / name for name in ("spec", "operator", "workloads")]
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder / "dist")
     run([tools.absolute() / "bin/pip", "wheel", *options, *packages])
     run([sys.executable, "-m", "venv", "--clear", environment])

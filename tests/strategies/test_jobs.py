@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from imagenet_operator.scaling.variants import read
-from imagenet_workloads.telemetry import events
-from imagenet_workloads.telemetry.log import FILE_NAME
-from imagenet_workloads.telemetry.names import (
+from imagenet_spec.metrics import (
     TRAIN_BEFORE_EXCHANGE,
     TRAIN_EXCHANGES,
     TRAINING,
     Metric,
 )
+from imagenet_workloads.telemetry import events
+from imagenet_workloads.telemetry.log import FILE_NAME
 from support.processes import wait_until
 from support.training_cluster import ask
 from support.whole_jobs import MANY_WORKERS, STRATEGIES, WholeJob, digits, make_digits

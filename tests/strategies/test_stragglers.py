@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_workloads.telemetry.names import TRAIN_EXCHANGES
+from imagenet_spec.metrics import TRAIN_EXCHANGES
 from support.processes import wait_until
 from support.throttled import processor_seconds, throttled
 from support.training_cluster import ask

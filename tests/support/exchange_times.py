@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from imagenet_workloads.telemetry.names import TRAIN_BEFORE_EXCHANGE, TRAIN_EXCHANGES
+from imagenet_spec.metrics import TRAIN_BEFORE_EXCHANGE, TRAIN_EXCHANGES
 from support.processes import wait_until
 from support.throttled import processor_seconds, throttled
 from support.training_cluster import METRICS_PORT, ask

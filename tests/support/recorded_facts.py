@@ -17,11 +17,11 @@ from typing import Any
 from imagenet_operator.api import crd, load
 from imagenet_operator.api import parse as parse_job
 from imagenet_operator.manifests.identity import training_hash
+from imagenet_spec.metrics import TimePhase
 from imagenet_workloads.checkpoint.manifest import Position
 from imagenet_workloads.commands import train
 from imagenet_workloads.dataset import Packing
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.telemetry.names import TimePhase
 from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.receipts import LaterReceipt, Receipt

@@ -1,4 +1,4 @@
-"""Write the tables of docs/telemetry.md from the two distributions, which do not know each other.
+"""Write the tables of docs/telemetry.md from the metrics of the pods and of the operator.
 
     PYTHONPATH=tests python -m support.telemetry_page           # make generate
     PYTHONPATH=tests python -m support.telemetry_page --check   # make verify
@@ -19,8 +19,8 @@ from prometheus_client import Counter
 from prometheus_client.metrics import MetricWrapperBase
 
 from imagenet_operator.api.figures import FIGURES, Figure
-from imagenet_operator.clusters.kubernetes import metrics
-from imagenet_workloads.telemetry import names
+from imagenet_operator.clusters.kubernetes import metrics as of_operator
+from imagenet_spec import metrics
 from support.pod_subset import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "telemetry.md"
@@ -34,9 +34,9 @@ def rendered(page: str) -> str:
         KeyError: The page has a section that no table is made for.
     """
     tables = {
-        "training": _workload(names.TRAINING + names.CHECKPOINTS + names.MEASURED),
-        "preprocessing": _workload(names.PREPARATION),
-        "rendezvous": _workload(names.RENDEZVOUS),
+        "training": _workload(metrics.TRAINING + metrics.CHECKPOINTS + metrics.MEASURED),
+        "preprocessing": _workload(metrics.PREPARATION),
+        "rendezvous": _workload(metrics.RENDEZVOUS),
         "figures": _table(("Status field", "From", "How", "Column"), map(_figure, FIGURES)),
         "operator": _table(("Name", "Type", "Labels", "Meaning"), operator_metrics()),
     }
@@ -46,7 +46,7 @@ def rendered(page: str) -> str:
 def operator_metrics() -> list[tuple[str, str, str, str]]:
     """Return name, type, labels and meaning of each metric of the operator."""
     found = []
-    for metric in vars(metrics).values():
+    for metric in vars(of_operator).values():
         if isinstance(metric, MetricWrapperBase):
             (family,) = metric.describe()
             name = f"{family.name}_total" if isinstance(metric, Counter) else family.name
@@ -56,7 +56,7 @@ def operator_metrics() -> list[tuple[str, str, str, str]]:
     return found
 
 
-def _workload(found: Iterable[names.Metric]) -> str:
+def _workload(found: Iterable[metrics.Metric]) -> str:
     rows = [(f"`{item.name}`", item.kind.value, item.unit, item.help) for item in found]
     return _table(("Name", "Type", "Unit", "Meaning"), rows)
 

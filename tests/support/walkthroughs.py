@@ -17,7 +17,7 @@ from pathlib import Path
 from support.pod_subset import REPOSITORY
 
 _BLOCK = re.compile(r"```(python|yaml|diff)\n# (\S+/\S+)\n(.*?)```", re.DOTALL)
-FOLDERS = ("examples", "operator", "tests", "workloads")
+FOLDERS = ("examples", "operator", "spec", "tests", "workloads")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Walkthrough:
                     raise ValueError(f"{path} does not have this once:\n{old}")
                 text = text.replace(old, new)
             (folder / path).write_text(text)
-        packages = os.pathsep.join(str(folder / name) for name in ("operator", "workloads"))
+        packages = os.pathsep.join(str(folder / name) for name in ("spec", "operator", "workloads"))
         # Before the packages that are installed, which are those of this tree.
         return {**os.environ, "PYTHONPATH": packages}
 

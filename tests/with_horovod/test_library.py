@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import files, version
 from pathlib import Path
 
-from imagenet_workloads.telemetry import names
+from imagenet_spec import metrics
 from support.horovod_cluster import HorovodCluster
 
 TEN_MINUTES = {"HOROVOD_IDLE_CYCLE_TIME": "600000"}
@@ -103,5 +103,5 @@ def test_process_sets_meet_and_all_meet_again(tmp_path: Path) -> None:
     with HorovodCluster(tmp_path, (), pods=2, slots=2, program=program) as cluster:
         assert set(cluster.wait().values()) == {0}, cluster.output("pod-0")
         page = cluster.get("rendezvous", "/metrics")[1]
-        assert f"{names.PEER_REQUESTS_REFUSED.name}{{" in page
+        assert f"{metrics.PEER_REQUESTS_REFUSED.name}{{" in page
         assert "refused" not in cluster.output("rendezvous")

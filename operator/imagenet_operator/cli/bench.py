@@ -125,7 +125,7 @@ def _speed(end: result.Result) -> float:
     if not speed:
         raise ImageNetJobError(
             f"{end.job.metadata.name} left no images/s; its programs are older than this one, "
-            "install both packages in the same version"
+            "install all packages of this project in the same version"
         )
     return speed
 

@@ -12,7 +12,7 @@ from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile import preparation_sample, scrape
 from imagenet_operator.reconcile import sample as names
 from imagenet_operator.reconcile.sample import LONGEST_CHECKPOINT, Asked, Sample
-from imagenet_workloads.telemetry import names as workload_names
+from imagenet_spec import metrics
 from support.member_metrics import (
     BOTH,
     INTERVAL,
@@ -257,13 +257,13 @@ def test_an_attempt_is_known_before_its_workers_have_a_plan() -> None:
 
 
 def test_every_name_is_exported_by_the_workloads() -> None:
-    exported = {metric.name: metric.kind for metric in workload_names.ALL}
+    exported = {metric.name: metric.kind for metric in metrics.ALL}
     assert names.METRICS
     for name in names.METRICS:
         base = name.removesuffix("_sum").removesuffix("_count")
         assert base in exported
-        assert (base != name) == (exported[base] is workload_names.MetricType.HISTOGRAM)
-    assert {scrape.ROLE_LABEL, scrape.ATTEMPT_LABEL} <= set(workload_names.LABELS)
+        assert (base != name) == (exported[base] is metrics.MetricType.HISTOGRAM)
+    assert {scrape.ROLE_LABEL, scrape.ATTEMPT_LABEL} <= set(metrics.LABELS)
 
 
 def test_nobody_heard() -> None:

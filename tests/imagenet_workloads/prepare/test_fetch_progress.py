@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec import metrics
+from imagenet_spec.metrics import Metric
 from imagenet_workloads.commands.fetch import build_parser
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import fetch
 from imagenet_workloads.prepare.sources import kinds as sources
-from imagenet_workloads.telemetry import names
-from imagenet_workloads.telemetry.names import Metric
 from imagenet_workloads.telemetry.preparation import NullSink, PreparationRecorder
 from support.file_server import FileServer
 
 FILES = [f"{number}.tar" for number in range(5)]
-PROGRESS = (names.PREPARE_FETCH_FILES, names.PREPARE_FETCH_ASKED_FILES)
+PROGRESS = (metrics.PREPARE_FETCH_FILES, metrics.PREPARE_FETCH_ASKED_FILES)
 
 
 class Reports(NullSink):
@@ -25,7 +25,7 @@ class Reports(NullSink):
         self.is_over = False
 
     def set(self, metric: Metric, value: float) -> None:
-        self.is_over |= metric is names.PREPARE_FETCH_PLANNED_BYTES
+        self.is_over |= metric is metrics.PREPARE_FETCH_PLANNED_BYTES
         if not self.is_over:
             self.values.append((metric, value))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.telemetry import names
+from imagenet_spec import metrics
 from support import loopback
 from support.processes import DEADLINE_SECONDS, wait_until
 from support.training_cluster import METRICS_PORT, ask, plain_environment
@@ -48,7 +48,7 @@ class Rendezvous:
     def refused(self) -> float:
         """How many requests it has refused, by its metrics."""
         page = ask(self.address, METRICS_PORT, "/metrics")[1]
-        name = names.PEER_REQUESTS_REFUSED.name
+        name = metrics.PEER_REQUESTS_REFUSED.name
         (line,) = (line for line in page.splitlines() if line.startswith(f"{name}{{"))
         return float(line.rpartition(" ")[2])
 

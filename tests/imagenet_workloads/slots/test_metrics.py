@@ -8,9 +8,9 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from imagenet_spec.metrics import TRAINING, MetricType, Phase
 from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.slots.metrics import aggregate
-from imagenet_workloads.telemetry.names import TRAINING, MetricType, Phase
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import ReadingTimes, TrainingRecorder
 

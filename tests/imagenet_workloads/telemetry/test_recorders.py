@@ -3,8 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from imagenet_spec import metrics
 from imagenet_workloads.environment import Environment, Role
-from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry import training as recorders
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 from imagenet_workloads.telemetry.registry import Registry
@@ -140,9 +140,9 @@ def test_rank_0_has_the_seconds_of_steps_since_its_newest_checkpoint(registry: R
 def test_a_phase_counts_its_own_work(registry: Registry) -> None:
     training = TrainingRecorder(registry)
     training.work()
-    training.phase(names.Phase.TRAINING)
+    training.phase(metrics.Phase.TRAINING)
     training.step(images=512, step_seconds=0.5, data_wait_seconds=0.01)
-    training.phase(names.Phase.SAVING)
+    training.phase(metrics.Phase.SAVING)
     labelled = {
         (sample.name, sample.labels["phase"]): sample.value
         for family in registry.exported.collect()
@@ -174,7 +174,7 @@ def test_figures_that_nobody_measures_stay_absent(
 def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> None:
     training = TrainingRecorder(registry)
     training.plan(1, 1, 0)
-    training.phase(names.Phase.TRAINING)
+    training.phase(metrics.Phase.TRAINING)
     training.position(0, 0)
     training.step(1, 1.0, 1.0)
     training.exchange(1.0)
@@ -203,10 +203,10 @@ def test_the_recorders_write_every_metric_that_is_named(registry: Registry) -> N
     assert written == {
         metric.name
         for metric in (
-            *names.TRAINING,
-            *names.CHECKPOINTS,
-            *names.MEASURED,
-            *names.PREPARATION,
+            *metrics.TRAINING,
+            *metrics.CHECKPOINTS,
+            *metrics.MEASURED,
+            *metrics.PREPARATION,
         )
     }
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from imagenet_spec import metrics
 from imagenet_workloads.environment import Environment, Role
-from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry import server as telemetry_server
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.server import serve, start
@@ -35,7 +35,7 @@ def test_a_scrape_shows_what_was_recorded(address: tuple[str, int]) -> None:
         pod_ip=address[0], metrics_port=address[1], job="digits", role=Role.WORKER, attempt=0
     )
     registry = Registry(environment)
-    registry.add(names.TRAIN_IMAGES, 512)
+    registry.add(metrics.TRAIN_IMAGES, 512)
     server = serve(registry, environment)
     assert server is not None
     try:

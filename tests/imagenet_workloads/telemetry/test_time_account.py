@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec.metrics import Phase, TimePhase
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.telemetry.names import Phase, TimePhase
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.time_account import TimeAccount
 from imagenet_workloads.telemetry.training import TrainingRecorder

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec.metrics import TimePhase
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry.events import Progress, Started
 from imagenet_workloads.telemetry.log import EventLog
-from imagenet_workloads.telemetry.names import TimePhase
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts

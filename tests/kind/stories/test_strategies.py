@@ -11,7 +11,7 @@ from datetime import datetime
 
 import pytest
 
-from imagenet_workloads.telemetry import names
+from imagenet_spec import metrics
 from kind.cluster import Cluster
 from kind.stories.jobs import AT_CHECKPOINT, VALIDATED, Manifest, from_archive, trained
 from kind.stories.namespace import StoryNamespace, is_ready
@@ -96,8 +96,8 @@ def test_digits_are_learned(story: StoryNamespace, cluster: Cluster, case: Case)
 def expected(case: Case) -> set[str]:
     """The names of the metrics that each worker of a case exports."""
     # One worker has nobody to exchange gradients with.
-    left_out = () if case.workers > 1 else (names.TRAIN_BEFORE_EXCHANGE, names.TRAIN_EXCHANGES)
-    return {metric.name for metric in names.TRAINING if metric not in left_out}
+    left_out = () if case.workers > 1 else (metrics.TRAIN_BEFORE_EXCHANGE, metrics.TRAIN_EXCHANGES)
+    return {metric.name for metric in metrics.TRAINING if metric not in left_out}
 
 
 def seconds_of(job: Manifest) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 
+from imagenet_spec import metrics
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.rendezvous import number
@@ -20,7 +21,7 @@ from imagenet_workloads.rendezvous.horovod_scopes import (
     Scopes,
     scope_sizes,
 )
-from imagenet_workloads.telemetry import names, server
+from imagenet_workloads.telemetry import server
 from imagenet_workloads.telemetry.limited_connections import LimitedConnections, LimitedRequest
 from imagenet_workloads.telemetry.registry import Registry
 
@@ -89,7 +90,7 @@ def run(variables: Mapping[str, str]) -> None:
     scopes = Scopes(scope_sizes(hosts))
     arrivals = Arrivals(scopes.slots)
     registry = server.start(environment, arrivals.missing)
-    registry.add(names.PEER_REQUESTS_REFUSED, 0)
+    registry.add(metrics.PEER_REQUESTS_REFUSED, 0)
     try:
         rendezvous = _Server((address, port), scopes, arrivals, registry)
     except OSError as error:
@@ -140,7 +141,7 @@ class _Handler(LimitedRequest, BaseHTTPRequestHandler):
             value = act(scope, key)
             status = HTTPStatus.NOT_FOUND if value is None else HTTPStatus.OK
         except RefusedRequestError as refusal:
-            self.server.registry.add(names.PEER_REQUESTS_REFUSED, 1)
+            self.server.registry.add(metrics.PEER_REQUESTS_REFUSED, 1)
             _log.warning("refused %.200r of a client: %s", self.requestline, str(refusal))
             value, status = None, refusal.status
         self.send_response(status)

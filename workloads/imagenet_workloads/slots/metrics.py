@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from imagenet_workloads.telemetry.names import (
+from imagenet_spec.metrics import (
     SLOT_LABEL,
     TRAIN_BEFORE_EXCHANGE,
     TRAIN_EXCHANGES,

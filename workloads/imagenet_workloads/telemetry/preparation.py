@@ -6,9 +6,9 @@
 import threading
 from typing import Protocol
 
+from imagenet_spec import metrics
+from imagenet_spec.metrics import Metric
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.telemetry import names
-from imagenet_workloads.telemetry.names import Metric
 
 
 class Sink(Protocol):
@@ -42,14 +42,14 @@ class PreparationRecorder:
         self._listed = 0
         self._fetched = 0
         self._asked = 0
-        registry.add(names.PREPARE_IMAGES, 0)
-        registry.add(names.PREPARE_SKIPPED_IMAGES, 0)
+        registry.add(metrics.PREPARE_IMAGES, 0)
+        registry.add(metrics.PREPARE_SKIPPED_IMAGES, 0)
 
     def planned(self, images: int) -> None:
         """Set the number of images of this pod, damaged ones included."""
         with self._lock:
             self._planned = images
-        self._registry.set(names.PREPARE_IMAGES_PLANNED, images)
+        self._registry.set(metrics.PREPARE_IMAGES_PLANNED, images)
         self._finish(0)
 
     def listed(self, images: int = 1, share: float = 0.0) -> None:
@@ -62,62 +62,62 @@ class PreparationRecorder:
         with self._lock:
             self._listed += images
             expected = round(self._listed / share) if share > 0 else None
-        self._registry.add(names.PREPARE_IMAGES, images)
+        self._registry.add(metrics.PREPARE_IMAGES, images)
         if expected is not None:
-            self._registry.set(names.PREPARE_IMAGES_PLANNED, expected)
+            self._registry.set(metrics.PREPARE_IMAGES_PLANNED, expected)
 
     def listing_estimated(self, requests: int, bytes: int, seconds: int) -> None:
         """Set what listing a remote archive takes."""
-        self._registry.set(names.PREPARE_LISTING_REQUESTS, requests)
-        self._registry.set(names.PREPARE_LISTING_BYTES, bytes)
-        self._registry.set(names.PREPARE_LISTING_SECONDS, seconds)
+        self._registry.set(metrics.PREPARE_LISTING_REQUESTS, requests)
+        self._registry.set(metrics.PREPARE_LISTING_BYTES, bytes)
+        self._registry.set(metrics.PREPARE_LISTING_SECONDS, seconds)
 
     def packing_estimated(self, requests: int, bytes: int, seconds: int) -> None:
         """Set what reading the images of a remote archive takes, in one pod of pack."""
-        self._registry.set(names.PREPARE_PACKING_REQUESTS, requests)
-        self._registry.set(names.PREPARE_PACKING_BYTES, bytes)
-        self._registry.set(names.PREPARE_PACKING_SECONDS, seconds)
+        self._registry.set(metrics.PREPARE_PACKING_REQUESTS, requests)
+        self._registry.set(metrics.PREPARE_PACKING_BYTES, bytes)
+        self._registry.set(metrics.PREPARE_PACKING_SECONDS, seconds)
 
     def packed(self, images: int, bytes: int) -> None:
         """Count images written to the shard, and the bytes of their records."""
-        self._registry.add(names.PREPARE_IMAGES, images)
-        self._registry.add(names.PREPARE_BYTES, bytes)
+        self._registry.add(metrics.PREPARE_IMAGES, images)
+        self._registry.add(metrics.PREPARE_BYTES, bytes)
         self._finish(images)
 
     def skipped(self, images: int = 1) -> None:
         """Count damaged images that were skipped."""
-        self._registry.add(names.PREPARE_SKIPPED_IMAGES, images)
+        self._registry.add(metrics.PREPARE_SKIPPED_IMAGES, images)
         self._finish(images)
 
     def decoded(self, images_per_second: float) -> None:
         """Set how many images of the shard one core decodes in a second."""
-        self._registry.set(names.PREPARE_DECODED_IMAGES_PER_SECOND, images_per_second)
+        self._registry.set(metrics.PREPARE_DECODED_IMAGES_PER_SECOND, images_per_second)
 
     def requested(self, requests: int, bytes: int) -> None:
         """Count requests to a remote source, and the bytes of their answers."""
-        self._registry.add(names.PREPARE_REQUESTS, requests)
-        self._registry.add(names.PREPARE_READ_BYTES, bytes)
+        self._registry.add(metrics.PREPARE_REQUESTS, requests)
+        self._registry.add(metrics.PREPARE_READ_BYTES, bytes)
 
     def fetch_files(self, files: int) -> None:
         """Set how many files the cache will hold."""
-        self._registry.set(names.PREPARE_FETCH_FILES, files)
-        self._registry.set(names.PREPARE_FETCH_ASKED_FILES, 0)
+        self._registry.set(metrics.PREPARE_FETCH_FILES, files)
+        self._registry.set(metrics.PREPARE_FETCH_ASKED_FILES, 0)
 
     def fetch_asked(self) -> None:
         """Count a file whose version is known."""
         with self._lock:
             self._asked += 1
-            self._registry.set(names.PREPARE_FETCH_ASKED_FILES, self._asked)
+            self._registry.set(metrics.PREPARE_FETCH_ASKED_FILES, self._asked)
 
     def fetch_planned(self, bytes: int) -> None:
         """Set the bytes of all files that the cache will hold."""
-        self._registry.set(names.PREPARE_FETCH_PLANNED_BYTES, bytes)
+        self._registry.set(metrics.PREPARE_FETCH_PLANNED_BYTES, bytes)
 
     def fetched(self, bytes: int) -> None:
         """Count bytes in the cache; a negative number is fetched again."""
         with self._lock:
             self._fetched += bytes
-            self._registry.set(names.PREPARE_FETCHED_BYTES, self._fetched)
+            self._registry.set(metrics.PREPARE_FETCHED_BYTES, self._fetched)
 
     def _finish(self, images: int) -> None:
         with self._lock:
@@ -125,7 +125,7 @@ class PreparationRecorder:
             if self._planned is not None:
                 # A shard without images is complete.
                 ratio = self._done / self._planned if self._planned else 1.0
-                self._registry.set(names.PREPARE_SHARD_PROGRESS, ratio)
+                self._registry.set(metrics.PREPARE_SHARD_PROGRESS, ratio)
 
 
 def start(environment: Environment) -> PreparationRecorder:

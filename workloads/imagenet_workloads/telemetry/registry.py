@@ -1,7 +1,7 @@
 """The metrics of one process, with fixed labels on every series.
 
-The recorders (`training`, `preparation`) write to it by the entries of `names`; `server` serves
-`exported`.
+The recorders (`training`, `preparation`) write the metrics of `imagenet_spec` to it; `server`
+serves `exported`.
 """
 
 import threading
@@ -18,8 +18,8 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from imagenet_spec.metrics import LABELS, Metric
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.telemetry.names import LABELS, Metric
 
 
 class Registry(Collector):

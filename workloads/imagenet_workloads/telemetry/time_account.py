@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from imagenet_workloads.telemetry.names import TimePhase
+from imagenet_spec.metrics import TimePhase
 
 
 class TimeAccount:

@@ -12,8 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
+from imagenet_spec.metrics import TimePhase
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.telemetry.names import TimePhase
 from imagenet_workloads.telemetry.plot import style
 
 # From Okabe and Ito's palette: kept progress, lost time, all else.

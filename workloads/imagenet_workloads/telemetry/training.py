@@ -9,19 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
+from imagenet_spec import metrics
 from imagenet_workloads.arguments import throttled_seconds
-from imagenet_workloads.telemetry import names
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.time_account import TimeAccount
 
 _TIME_PHASES = {
-    names.Phase.RESUMING: names.TimePhase.RESTORING,
+    metrics.Phase.RESUMING: metrics.TimePhase.RESTORING,
     # Until the first step is complete, the data is opened.
-    names.Phase.TRAINING: names.TimePhase.DATA,
-    names.Phase.EVALUATING: names.TimePhase.EVALUATING,
-    names.Phase.SAVING: names.TimePhase.CHECKPOINTING,
-    names.Phase.EXPORTING: names.TimePhase.EXPORTING,
-    names.Phase.ENDING: names.TimePhase.ENDING,
+    metrics.Phase.TRAINING: metrics.TimePhase.DATA,
+    metrics.Phase.EVALUATING: metrics.TimePhase.EVALUATING,
+    metrics.Phase.SAVING: metrics.TimePhase.CHECKPOINTING,
+    metrics.Phase.EXPORTING: metrics.TimePhase.EXPORTING,
+    metrics.Phase.ENDING: metrics.TimePhase.ENDING,
 }
 
 
@@ -61,7 +61,7 @@ class TrainingRecorder:
         self._exporting = threading.Lock()
         registry.before_scrape(self._export)
         self._at_work = False
-        self._phase: names.Phase | None = None
+        self._phase: metrics.Phase | None = None
         self._saves, self._unsaved, self._copied = False, 0.0, 0.0
         self._loop_cpu = deque[float](maxlen=STEPS_OF_LOOP_CPU)
         self._reading: Callable[[], ReadingTimes | None] = lambda: None
@@ -80,13 +80,13 @@ class TrainingRecorder:
         """
         return None if self._at_work else "no batch is trained yet"
 
-    def phase(self, phase: names.Phase) -> None:
+    def phase(self, phase: metrics.Phase) -> None:
         """Begins a phase, which is progress too."""
         if self._phase not in (None, phase):
-            self._registry.set(names.TRAIN_PHASE, 0, self._phase)
+            self._registry.set(metrics.TRAIN_PHASE, 0, self._phase)
         self._phase = phase
         self.time.enter(_TIME_PHASES[phase])
-        self._registry.set(names.TRAIN_PHASE, 1, phase)
+        self._registry.set(metrics.TRAIN_PHASE, 1, phase)
         self.work()
 
     def work(self) -> None:
@@ -95,19 +95,19 @@ class TrainingRecorder:
         Safe to call from several threads.
         """
         if self._phase is not None:
-            self._registry.add(names.TRAIN_PHASE_WORK, 1, self._phase)
+            self._registry.add(metrics.TRAIN_PHASE_WORK, 1, self._phase)
 
     def begin_steps(self) -> None:
         """End the opening of an epoch's data."""
-        self.time.enter(names.TimePhase.STEPPING)
+        self.time.enter(metrics.TimePhase.STEPPING)
 
     def plan(self, epochs: int, batches_per_epoch: int, rank: int) -> None:
         """Set the planned epochs and batches, and this worker's rank."""
-        self._registry.set(names.TRAIN_EPOCHS, epochs)
-        self._registry.set(names.TRAIN_BATCHES_PER_EPOCH, batches_per_epoch)
-        self._registry.set(names.TRAIN_RANK, rank)
+        self._registry.set(metrics.TRAIN_EPOCHS, epochs)
+        self._registry.set(metrics.TRAIN_BATCHES_PER_EPOCH, batches_per_epoch)
+        self._registry.set(metrics.TRAIN_RANK, rank)
         self._saves = rank == 0
-        self._registry.add(names.TRAIN_IMAGES, 0)
+        self._registry.add(metrics.TRAIN_IMAGES, 0)
 
     def position(self, epoch: int, batch: int) -> None:
         """Set the current epoch, from 0, and its finished batches; also after a resume."""
@@ -146,7 +146,7 @@ class TrainingRecorder:
 
     def compiled(self, is_compiled: bool | None) -> None:
         """Set whether compiled code trains; None where it was not chosen."""
-        self._set_known(names.TRAIN_COMPILED, is_compiled)
+        self._set_known(metrics.TRAIN_COMPILED, is_compiled)
 
     def loop_cpu(self, seconds: float) -> None:
         """Note the CPU time of the training thread in a step, outside the framework."""
@@ -164,12 +164,12 @@ class TrainingRecorder:
 
     def exchange(self, seconds: float) -> None:
         """Count an exchange of gradients, which was ready after so many seconds of this worker."""
-        self._registry.add(names.TRAIN_BEFORE_EXCHANGE, seconds)
-        self._registry.add(names.TRAIN_EXCHANGES, 1)
+        self._registry.add(metrics.TRAIN_BEFORE_EXCHANGE, seconds)
+        self._registry.add(metrics.TRAIN_EXCHANGES, 1)
 
     def speed(self, images_per_second: float) -> None:
         """Set the images per second of this worker over the last display interval."""
-        self._registry.set(names.TRAIN_IMAGES_PER_SECOND, images_per_second)
+        self._registry.set(metrics.TRAIN_IMAGES_PER_SECOND, images_per_second)
 
     def learning_rate(self, rate: Callable[[], float]) -> None:
         """Take what computes the optimizer's learning rate."""
@@ -179,15 +179,15 @@ class TrainingRecorder:
         self, loss: float | None = None, top1: float | None = None, top5: float | None = None
     ) -> None:
         """Set loss (nats) and accuracies (0..1) over the epoch's training images so far."""
-        self._set_known(names.TRAIN_LOSS, loss)
-        self._set_known(names.TRAIN_TOP1, top1)
-        self._set_known(names.TRAIN_TOP5, top5)
+        self._set_known(metrics.TRAIN_LOSS, loss)
+        self._set_known(metrics.TRAIN_TOP1, top1)
+        self._set_known(metrics.TRAIN_TOP5, top5)
 
     def validation(self, top1: float, top5: float | None = None) -> None:
         """Set the accuracies (0..1) over all validation images, after an epoch."""
         self._at_work = True
-        self._registry.set(names.TRAIN_VALIDATION_TOP1, top1)
-        self._set_known(names.TRAIN_VALIDATION_TOP5, top5)
+        self._registry.set(metrics.TRAIN_VALIDATION_TOP1, top1)
+        self._set_known(metrics.TRAIN_VALIDATION_TOP5, top5)
 
     def copied(self) -> None:
         """Note what has been trained when the next checkpoint is copied."""
@@ -195,55 +195,55 @@ class TrainingRecorder:
 
     def checkpoint(self, epoch: int) -> None:
         """Set the finished epochs of the newest complete checkpoint of this worker."""
-        self._registry.set(names.TRAIN_CHECKPOINT_EPOCH, epoch)
+        self._registry.set(metrics.TRAIN_CHECKPOINT_EPOCH, epoch)
         self._unsaved -= self._copied
         self._copied = 0.0
 
     def checkpoint_stall(self, mean: float | None, interval: float) -> None:
         """Set the stall of a checkpoint and the time between two of them, in seconds."""
-        self._set_known(names.TRAIN_CHECKPOINT_STALL, mean)
-        self._registry.set(names.TRAIN_CHECKPOINT_INTERVAL, interval)
+        self._set_known(metrics.TRAIN_CHECKPOINT_STALL, mean)
+        self._registry.set(metrics.TRAIN_CHECKPOINT_INTERVAL, interval)
 
     def _export(self) -> None:
         """Write what changes with each step, and is read with a scrape alone."""
         with self._exporting:  # two scrapes may come at once
             while self._steps:
                 images, seconds, waited = self._steps.popleft()
-                self._registry.add(names.TRAIN_PHASE_WORK, 1, names.Phase.TRAINING)
-                self._registry.add(names.TRAIN_IMAGES, images)
-                self._registry.observe(names.TRAIN_STEP_SECONDS, seconds)
-                self._registry.observe(names.TRAIN_DATA_WAIT_SECONDS, waited)
+                self._registry.add(metrics.TRAIN_PHASE_WORK, 1, metrics.Phase.TRAINING)
+                self._registry.add(metrics.TRAIN_IMAGES, images)
+                self._registry.observe(metrics.TRAIN_STEP_SECONDS, seconds)
+                self._registry.observe(metrics.TRAIN_DATA_WAIT_SECONDS, waited)
             if self._position is not None:
                 epoch, batch = self._position
-                self._registry.set(names.TRAIN_EPOCH, epoch)
-                self._registry.set(names.TRAIN_BATCH, batch)
+                self._registry.set(metrics.TRAIN_EPOCH, epoch)
+                self._registry.set(metrics.TRAIN_BATCH, batch)
             if self._rate is not None:
-                self._registry.set(names.TRAIN_LEARNING_RATE, self._rate())
+                self._registry.set(metrics.TRAIN_LEARNING_RATE, self._rate())
             if self._saves and self._at_work:
-                self._registry.set(names.TRAIN_UNSAVED_SECONDS, self._unsaved)
+                self._registry.set(metrics.TRAIN_UNSAVED_SECONDS, self._unsaved)
             for phase, seconds in self.time.seconds().items():
-                self._total(names.TRAIN_SECONDS, seconds, phase)
+                self._total(metrics.TRAIN_SECONDS, seconds, phase)
             throttled = throttled_seconds()
             if throttled is not None:
-                self._total(names.TRAIN_THROTTLED, throttled)
-            self._set_known(names.TRAIN_LOOP_CPU, self.median_loop_cpu())
+                self._total(metrics.TRAIN_THROTTLED, throttled)
+            self._set_known(metrics.TRAIN_LOOP_CPU, self.median_loop_cpu())
             reading = self._reading()
             if reading is not None:
-                self._total(names.TRAIN_READ_WAIT, reading.read_waited)
-                self._total(names.TRAIN_DECODE_WAIT, reading.decode_waited)
-                self._total(names.TRAIN_DECODERS, reading.decoded)
+                self._total(metrics.TRAIN_READ_WAIT, reading.read_waited)
+                self._total(metrics.TRAIN_DECODE_WAIT, reading.decode_waited)
+                self._total(metrics.TRAIN_DECODERS, reading.decoded)
                 if reading.decoded_cpu is not None:
-                    self._total(names.TRAIN_DECODERS_CPU, reading.decoded_cpu)
+                    self._total(metrics.TRAIN_DECODERS_CPU, reading.decoded_cpu)
             if self._launched:
-                self._total(names.TRAIN_LAUNCHED_STEPS, self._launched)
-                self._total(names.TRAIN_STARVED_STEPS, self._starved)
+                self._total(metrics.TRAIN_LAUNCHED_STEPS, self._launched)
+                self._total(metrics.TRAIN_STARVED_STEPS, self._starved)
 
-    def _total(self, metric: names.Metric, total: float, *labels: str) -> None:
+    def _total(self, metric: metrics.Metric, total: float, *labels: str) -> None:
         """Let a counter have a total, unless it has more already."""
         before = self._totals.get((metric.name, *labels), 0.0)
         self._registry.add(metric, max(0.0, total - before), *labels)
         self._totals[metric.name, *labels] = max(total, before)
 
-    def _set_known(self, metric: names.Metric, value: float | None) -> None:
+    def _set_known(self, metric: metrics.Metric, value: float | None) -> None:
         if value is not None:
             self._registry.set(metric, value)

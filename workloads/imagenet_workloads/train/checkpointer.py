@@ -16,13 +16,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from glob import escape
 from pathlib import Path
 
+from imagenet_spec.metrics import Phase
 from imagenet_workloads.checkpoint.atomic_folders import make_folder
 from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.file_growth import growth_reported
-from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.train.data import TrainingData
 from imagenet_workloads.train.framework import Learner, Snapshot
 from imagenet_workloads.train.group import Group

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from imagenet_spec.metrics import Phase
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.process.termination import Termination
-from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.counts import Counts, OutputCounts
 from imagenet_workloads.train.data import Batch, Data

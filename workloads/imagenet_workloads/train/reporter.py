@@ -8,10 +8,10 @@ import math
 import time
 from collections.abc import Callable
 
+from imagenet_spec.metrics import Phase
 from imagenet_workloads.checkpoint.manifest import Position
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.log import EventLog
-from imagenet_workloads.telemetry.names import Phase
 from imagenet_workloads.telemetry.training import ReadingTimes, TrainingRecorder
 from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.redone import epochs_of

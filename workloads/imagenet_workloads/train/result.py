@@ -20,10 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from imagenet_spec.metrics import TimePhase
 from imagenet_workloads.checkpoint import room
 from imagenet_workloads.errors import output_error
 from imagenet_workloads.telemetry.events import Read
-from imagenet_workloads.telemetry.names import TimePhase
 from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.receipts import Receipt

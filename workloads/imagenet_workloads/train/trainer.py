@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from imagenet_spec.metrics import Phase, TimePhase
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.program import TERMINATED, write_termination_message
@@ -22,7 +23,6 @@ from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.file_growth import growth_reported
 from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readably
-from imagenet_workloads.telemetry.names import Phase, TimePhase
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.data import Data, TrainingData

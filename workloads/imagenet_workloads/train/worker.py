@@ -8,13 +8,13 @@ import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from imagenet_spec.metrics import TimePhase
 from imagenet_workloads import rendezvous
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.rendezvous import Rendezvous
-from imagenet_workloads.telemetry.names import TimePhase
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.server import serve
 from imagenet_workloads.telemetry.time_account import TimeAccount, process_age

@@ -14,13 +14,14 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from imagenet_spec import metrics
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.frameworks.mxnet.server_commands import Controller, Workers
 from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole, wait_for_scheduler
 from imagenet_workloads.rendezvous.peer_connections import Listener
 from imagenet_workloads.rendezvous.waiting import give_up, watch
-from imagenet_workloads.telemetry import names, server
+from imagenet_workloads.telemetry import server
 from imagenet_workloads.telemetry.log import log_readably
 from imagenet_workloads.train.options.groups import ClusterOptions
 
@@ -60,11 +61,11 @@ def run(member: DmlcMember, options: ClusterOptions, variables: Mapping[str, str
     if listener is not None:
         _start_deadline(listener, options.join_timeout)
     if member.role is DmlcRole.SERVER:
-        registry.add(names.PEER_REQUESTS_REFUSED, 0)
+        registry.add(metrics.PEER_REQUESTS_REFUSED, 0)
     serve(
         library,
         Workers(options.kv_store, environment.worker_program),
-        lambda: registry.add(names.PEER_REQUESTS_REFUSED, 1),
+        lambda: registry.add(metrics.PEER_REQUESTS_REFUSED, 1),
     )
     return 0
 

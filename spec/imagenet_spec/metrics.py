@@ -1,7 +1,6 @@
 """All metrics that a workload exports: name, type, unit and help.
 
-`registry` creates the metrics, docs/telemetry.md lists them, and the operator reads some of them by
-name.
+The workloads export them, the operator reads some of them, and docs/telemetry.md lists all.
 """
 
 from dataclasses import dataclass

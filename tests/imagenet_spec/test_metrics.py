@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.telemetry.names import ALL, LABELS, Metric, MetricType
+from imagenet_spec.metrics import ALL, LABELS, Metric, MetricType
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "telemetry.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "telemetry.md"
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
