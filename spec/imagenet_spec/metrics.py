@@ -6,10 +6,13 @@ The workloads export them, the operator reads some of them, and docs/telemetry.m
 from dataclasses import dataclass
 from enum import StrEnum
 
+ROLE_LABEL = "role"
+ATTEMPT_LABEL = "attempt"
 # The labels of every series, with a prefix because Prometheus uses `job` for the scrape
 # configuration.
-LABELS = ("imagenet_job", "namespace", "role", "attempt")
+LABELS = ("imagenet_job", "namespace", ROLE_LABEL, ATTEMPT_LABEL)
 
+PHASE_LABEL = "phase"
 # A pod of several slots has it on the series that are not added up over its slots.
 SLOT_LABEL = "slot"
 
@@ -46,6 +49,16 @@ class Metric:
     help: str
     buckets: tuple[float, ...] = ()
     labels: tuple[str, ...] = ()
+
+    @property
+    def sum(self) -> str:
+        """The series of a histogram with the sum of its observations."""
+        return f"{self.name}_sum"
+
+    @property
+    def count(self) -> str:
+        """The series of a histogram with the number of its observations."""
+        return f"{self.name}_count"
 
 
 class Phase(StrEnum):
@@ -259,7 +272,7 @@ TRAIN_PHASE = Metric(
     MetricType.GAUGE,
     "1",
     "1 for the phase that this worker is in, 0 for those before.",
-    labels=("phase",),
+    labels=(PHASE_LABEL,),
 )
 TRAIN_PHASE_WORK = Metric(
     "imagenet_train_phase_work_total",
@@ -267,7 +280,7 @@ TRAIN_PHASE_WORK = Metric(
     "units",
     "Work of this worker in each phase: batches trained, read past or evaluated, files checked, "
     "and seconds in which files grew. The operator takes its increase for progress.",
-    labels=("phase",),
+    labels=(PHASE_LABEL,),
 )
 TRAIN_SECONDS = Metric(
     "imagenet_train_seconds_total",
@@ -275,7 +288,7 @@ TRAIN_SECONDS = Metric(
     "seconds",
     "Time of this worker by phase, since its process started. A step counts when it is complete. "
     "A job's account is that of rank 0.",
-    labels=("phase",),
+    labels=(PHASE_LABEL,),
 )
 
 PREPARE_IMAGES = Metric(

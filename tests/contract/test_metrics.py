@@ -1,4 +1,4 @@
-"""The metrics that the operator reads are ones that the workloads export, in the same units."""
+"""A page of metrics fits what the operator reads, and figures fit their metrics."""
 
 import pytest
 from prometheus_client import generate_latest
@@ -6,9 +6,9 @@ from prometheus_client import generate_latest
 from imagenet_operator.api import figures
 from imagenet_operator.api.figures import FIGURES, Combine, Figure
 from imagenet_operator.clusters import untrusted_http
-from imagenet_operator.reconcile import sample, scrape
+from imagenet_operator.reconcile import scrape
 from imagenet_spec import metrics
-from imagenet_spec.metrics import Metric, MetricType
+from imagenet_spec.metrics import MetricType
 from imagenet_workloads.environment import Environment, Role
 from imagenet_workloads.telemetry.registry import Registry
 
@@ -20,20 +20,7 @@ UNITS = {
     figures.SHARE: {"ratio"},
     figures.FLAG: {"1"},
 }
-
-
-def series(metric: Metric) -> set[str]:
-    """The series of a metric, as a scrape shows them."""
-    suffixes = ("_bucket", "_sum", "_count") if metric.kind is MetricType.HISTOGRAM else ("",)
-    return {metric.name + suffix for suffix in suffixes}
-
-
-EXPORTED = {name: metric for metric in metrics.ALL for name in series(metric)}
-
-
-def test_what_the_operator_reads_is_exported() -> None:
-    assert sample.METRICS
-    assert EXPORTED.keys() >= sample.METRICS
+SERIES = {series: metric for metric in metrics.ALL for series in (metric.name, metric.sum)}
 
 
 def test_a_page_with_every_metric_is_no_longer_than_the_operator_reads() -> None:
@@ -52,20 +39,16 @@ def test_a_page_with_every_metric_is_no_longer_than_the_operator_reads() -> None
     assert max(map(len, page.splitlines())) < scrape.LINE_MAXIMUM
 
 
-def test_the_labels_that_the_operator_looks_at_are_on_every_series() -> None:
-    assert {scrape.ROLE_LABEL, scrape.ATTEMPT_LABEL} <= set(metrics.LABELS)
-
-
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.field)
 def test_a_figure_is_combined_as_its_metric_allows(figure: Figure) -> None:
     if figure.combine is Combine.DERIVED:
         assert figure.metric == figure.per == ""
         return
-    metric = EXPORTED[figure.metric]
+    metric = SERIES[figure.metric]
     if figure.combine is Combine.RATIO:
         # Only sums that grow can be compared between two samples, and only of one unit divided.
-        assert metric.kind is EXPORTED[figure.per].kind is MetricType.HISTOGRAM
-        assert metric.unit == EXPORTED[figure.per].unit
+        assert metric.kind is SERIES[figure.per].kind is MetricType.HISTOGRAM
+        assert metric.unit == SERIES[figure.per].unit
         return
     assert figure.per == ""
     assert metric.kind is MetricType.GAUGE

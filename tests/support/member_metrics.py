@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from imagenet_operator.reconcile import sample as names
-from imagenet_operator.reconcile import step_window
 from imagenet_operator.reconcile.sample import Asked, Sample
+from imagenet_spec import metrics
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 INTERVAL = timedelta(seconds=15)
@@ -52,13 +51,13 @@ class Exporter:
 def worker(rank: int, *, attempt: int = 0, images: float = 640, batch: int = 5) -> Exporter:
     return (
         Exporter("worker", attempt)
-        .gauge(names.TRAIN_RANK, rank)
-        .counter(step_window.TRAIN_IMAGES, images)
+        .gauge(metrics.TRAIN_RANK.name, rank)
+        .counter(metrics.TRAIN_IMAGES.name, images)
         .gauge(SPEED, 100 + rank)
         .gauge("imagenet_train_epoch", 2)
-        .gauge(names.TRAIN_EPOCHS, 10)
-        .gauge(names.TRAIN_BATCH, batch)
-        .gauge(names.TRAIN_BATCHES, 20)
+        .gauge(metrics.TRAIN_EPOCHS.name, 10)
+        .gauge(metrics.TRAIN_BATCH.name, batch)
+        .gauge(metrics.TRAIN_BATCHES_PER_EPOCH.name, 20)
         .gauge("imagenet_train_top1", 0.75 - rank / 4)
         .gauge("imagenet_train_validation_top1", 0.5)
         .histogram("imagenet_train_step_seconds", 1.0, 2.0)

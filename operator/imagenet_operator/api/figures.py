@@ -1,24 +1,25 @@
 """The figures of a training: a worker's metric, the status field and the column of kubectl.
 
-One row of `FIGURES` defines a figure. `reconcile.sample` reads the metric and combines it over the
-workers, `reconcile.policies.figures` updates the status, and `crd` adds the column. A local run
-shows the figures with a label. Tests compare the table with the status model and with the metrics
-of the workloads; docs/telemetry.md is generated from it.
+A field of `TrainingFigures` or `Accuracy` declares a figure: its type and description, and by
+`Figure` how the operator makes it from the metrics of the workers. `reconcile.sample` reads the
+metrics and combines them, `reconcile.policies.figures` updates the status, and `crd` adds the
+columns. A local run shows the figures with a label. docs/telemetry.md is generated from `FIGURES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
+from annotated_types import Ge, Le
 from pydantic.alias_generators import to_camel
 
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.fields import COUNT_MAXIMUM
-from imagenet_operator.api.status import Accuracy, TrainingStatus
+from imagenet_operator.api.base import Manifest, Model, Unit
+from imagenet_operator.api.fields import COUNT_MAXIMUM, Fraction, LongCount, Speed
+from imagenet_spec import metrics
 
 
 class Combine(StrEnum):
@@ -121,22 +122,21 @@ class Column:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure.
+    """One figure: a mark of the field below ``status.training`` that has it.
 
     Attributes:
-        field: Its attribute below ``status.training``, such as ``accuracy.train``.
         number: Range and rounding.
         combine: How it is combined over the workers.
-        metric: The worker's metric; empty if the figure is derived.
+        metric: The worker's series; empty if the figure is derived.
         per: The series that a ratio is divided by.
         lasts: Whether the last value stays while no worker reports one, and after the attempt's
             end.
         worth_a_write: The change for which alone the status is written.
         column: Its column in `kubectl get`.
         label: Its label in the output of a local run; empty if it is not shown.
+        field: The field with its path, such as ``accuracy.train``; `FIGURES` has it filled in.
     """
 
-    field: str
     number: Number
     combine: Combine
     metric: str = ""
@@ -145,6 +145,7 @@ class Figure:
     worth_a_write: Change = NEVER
     column: Column | None = None
     label: str = ""
+    field: str = ""
 
     @property
     def path(self) -> str:
@@ -158,103 +159,162 @@ REMAINING: Final = "estimated_remaining_seconds"
 VALIDATION: Final = "accuracy.validation"
 CHECKPOINT: Final = "checkpoint_epoch"
 LOOP_CPU: Final = "loop_cpu_seconds"
-COMPILED: Final = "compiled"
 CHECKPOINT_STALL: Final = "checkpoint_stall_seconds"
+"""The fields of figures that policies refer to."""
 
-FIGURES: Final = (
-    Figure(
-        EPOCH,
-        COUNT,
-        Combine.RANK_0,
-        "imagenet_train_epoch",
-        lasts=True,
-        column=Column("Epoch", text="finishedEpochs"),
-    ),
-    Figure(
-        SPEED,
-        RATE,
-        Combine.SUM,
-        "imagenet_train_images_per_second",
-        worth_a_write=Change(relative=0.2),
-        column=Column("Images/s"),
-    ),
-    Figure(
-        "accuracy.train",
-        SHARE,
-        Combine.RANK_0,
-        "imagenet_train_top1",
-        lasts=True,
-        worth_a_write=Change(at=0.01),
-        label="top-1",
-    ),
-    Figure(
-        VALIDATION,
-        SHARE,
-        Combine.RANK_0,
-        "imagenet_train_validation_top1",
-        lasts=True,
-        worth_a_write=Change(at=0.01),
-        column=Column("Top-1"),
-        label="validation",
-    ),
-    Figure(REMAINING, COUNT, Combine.DERIVED, column=Column("ETA", text="eta")),
-    Figure(
-        "data_wait_share",
-        SHARE,
-        Combine.RATIO,
-        "imagenet_train_data_wait_seconds_sum",
-        per="imagenet_train_step_seconds_sum",
-    ),
-    Figure(
-        CHECKPOINT,
-        COUNT,
-        Combine.RANK_0,
-        "imagenet_train_checkpoint_epoch",
-        lasts=True,
-        # The first one, and then ever fewer.
-        worth_a_write=Change(relative=1),
-    ),
-    Figure(
-        "unsaved_seconds",
-        SECONDS,
-        Combine.RANK_0,
-        "imagenet_train_unsaved_seconds",
-        lasts=True,
-    ),
-    Figure(
-        LOOP_CPU,
-        MICROSECONDS,
-        Combine.RANK_0,
-        "imagenet_train_loop_cpu_seconds",
-        lasts=True,
-    ),
-    Figure(
-        COMPILED,
-        FLAG,
-        Combine.RANK_0,
-        "imagenet_train_compiled",
-        lasts=True,
-        worth_a_write=Change(at=1),
-    ),
-    Figure(
-        CHECKPOINT_STALL,
-        MICROSECONDS,
-        Combine.RANK_0,
-        "imagenet_train_checkpoint_stall_seconds",
-        lasts=True,
-    ),
-    Figure(
-        "checkpoint_every_seconds",
-        SECONDS,
-        Combine.RANK_0,
-        "imagenet_train_checkpoint_interval_seconds",
-        lasts=True,
-    ),
-)
-"""All figures, in the order of columns and documentation."""
+
+class Accuracy(Model):
+    """Top-1 accuracy, as the member of rank 0 reports it."""
+
+    train: Annotated[
+        Fraction | None,
+        Figure(
+            SHARE,
+            Combine.RANK_0,
+            metrics.TRAIN_TOP1.name,
+            lasts=True,
+            worth_a_write=Change(at=0.01),
+            label="top-1",
+        ),
+    ] = None
+    """The accuracy on the training images of the epoch so far."""
+
+    validation: Annotated[
+        Fraction | None,
+        Figure(
+            SHARE,
+            Combine.RANK_0,
+            metrics.TRAIN_VALIDATION_TOP1.name,
+            lasts=True,
+            worth_a_write=Change(at=0.01),
+            column=Column("Top-1"),
+            label="validation",
+        ),
+    ] = None
+    """The accuracy on all validation images, after the last complete epoch."""
+
+
+Spent = Annotated[float, Ge(0), Unit("seconds")]
+
+
+class TrainingFigures(Model):
+    """The figures of an attempt."""
+
+    epoch: Annotated[
+        LongCount | None,
+        Figure(
+            COUNT,
+            Combine.RANK_0,
+            metrics.TRAIN_EPOCH.name,
+            lasts=True,
+            column=Column("Epoch", text="finishedEpochs"),
+        ),
+    ] = None
+    """The current epoch, from 0."""
+
+    images_per_second: Annotated[
+        Speed | None,
+        Figure(
+            RATE,
+            Combine.SUM,
+            metrics.TRAIN_IMAGES_PER_SECOND.name,
+            worth_a_write=Change(relative=0.2),
+            column=Column("Images/s"),
+        ),
+    ] = None
+    """The sum over all workers. After success it is that of the whole attempt, without
+    evaluations and checkpoints."""
+
+    accuracy: Accuracy | None = None
+    """The last known accuracy."""
+
+    estimated_remaining_seconds: Annotated[
+        Annotated[LongCount, Unit("seconds")] | None,
+        Figure(COUNT, Combine.DERIVED, column=Column("ETA", text="eta")),
+    ] = None
+    """The estimated remaining time, at the current speed."""
+
+    data_wait_share: Annotated[
+        Fraction | None,
+        Figure(
+            SHARE,
+            Combine.RATIO,
+            metrics.TRAIN_DATA_WAIT_SECONDS.sum,
+            per=metrics.TRAIN_STEP_SECONDS.sum,
+        ),
+    ] = None
+    """The fraction of the workers' time spent waiting for data, since the previous sample."""
+
+    checkpoint_epoch: Annotated[
+        Annotated[LongCount, Unit("epochs")] | None,
+        Figure(
+            COUNT,
+            Combine.RANK_0,
+            metrics.TRAIN_CHECKPOINT_EPOCH.name,
+            lasts=True,
+            # The first one, and then ever fewer.
+            worth_a_write=Change(relative=1),
+        ),
+    ] = None
+    """The finished epochs of the newest checkpoint, over all attempts."""
+
+    unsaved_seconds: Annotated[
+        Spent | None,
+        Figure(SECONDS, Combine.RANK_0, metrics.TRAIN_UNSAVED_SECONDS.name, lasts=True),
+    ] = None
+    """The seconds of steps since the newest checkpoint. If the job fails, they are lost."""
+
+    loop_cpu_seconds: Annotated[
+        Spent | None,
+        Figure(MICROSECONDS, Combine.RANK_0, metrics.TRAIN_LOOP_CPU.name, lasts=True),
+    ] = None
+    """The median CPU time of a step in the training thread of rank 0, outside the framework's
+    learner."""
+
+    compiled: Annotated[
+        Annotated[int, Ge(0), Le(1)] | None,
+        Figure(
+            FLAG,
+            Combine.RANK_0,
+            metrics.TRAIN_COMPILED.name,
+            lasts=True,
+            worth_a_write=Change(at=1),
+        ),
+    ] = None
+    """1 if compiled code trains, 0 if the network itself does, because compiling failed or there is
+    no compiler. Absent if compiled code was not chosen."""
+
+    checkpoint_stall_seconds: Annotated[
+        Spent | None,
+        Figure(MICROSECONDS, Combine.RANK_0, metrics.TRAIN_CHECKPOINT_STALL.name, lasts=True),
+    ] = None
+    """How long a checkpoint holds training up: the time above the median step, summed over the
+    steps during which it or its receipt is copied, written or hashed. The mean of this attempt."""
+
+    checkpoint_every_seconds: Annotated[
+        Spent | None,
+        Figure(SECONDS, Combine.RANK_0, metrics.TRAIN_CHECKPOINT_INTERVAL.name, lasts=True),
+    ] = None
+    """The time from one checkpoint to the next within an epoch, as it is in force."""
+
 
 GROUPS: Final = {"accuracy": Accuracy}
 """The fields of the training's status whose subfields are figures."""
+
+
+def _declared(model: type[Model], prefix: str = "") -> Iterator[Figure]:
+    for name, field in model.model_fields.items():
+        if name in GROUPS:
+            yield from _declared(GROUPS[name], f"{name}.")
+        for mark in field.metadata:
+            if isinstance(mark, Figure):
+                yield replace(mark, field=prefix + name)
+
+
+FIGURES: Final = tuple(_declared(TrainingFigures))
+"""All figures, in the order of columns and documentation."""
+
+Training = TypeVar("Training", bound=TrainingFigures)
 
 
 def columns(priority: int) -> list[Manifest]:
@@ -271,7 +331,7 @@ def columns(priority: int) -> list[Manifest]:
     ]
 
 
-def values(training: TrainingStatus) -> dict[str, float]:
+def values(training: TrainingFigures) -> dict[str, float]:
     """Return the figures of a status that are set, by field."""
     found = {}
     for figure in FIGURES:
@@ -283,7 +343,7 @@ def values(training: TrainingStatus) -> dict[str, float]:
     return found
 
 
-def with_values(training: TrainingStatus, new: Mapping[str, float | None]) -> TrainingStatus:
+def with_values(training: Training, new: Mapping[str, float | None]) -> Training:
     """Return a status with figures by field, rounded; other figures are removed."""
     changes: dict[str, Any] = {}
     groups: dict[str, dict[str, float | None]] = {name: {} for name in GROUPS}

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le, MaxLen
 from pydantic import Field
 
-from imagenet_operator.api.base import MapList, Model, Unit
+from imagenet_operator.api.base import MapList, Model
 from imagenet_operator.api.dataset_status import DatasetStatus
 from imagenet_operator.api.elastic_workers import CHANGES_MAXIMUM
 from imagenet_operator.api.fields import (
@@ -21,6 +21,7 @@ from imagenet_operator.api.fields import (
     Text,
     Time,
 )
+from imagenet_operator.api.figures import TrainingFigures
 from imagenet_operator.api.time_status import TimeStatus, WorkerSeconds
 
 ConditionType = Literal[
@@ -160,16 +161,6 @@ class ReplicaStatus(Model):
     """Failed members."""
 
 
-class Accuracy(Model):
-    """Top-1 accuracy, as the member of rank 0 reports it."""
-
-    train: Fraction | None = None
-    """The accuracy on the training images of the epoch so far."""
-
-    validation: Fraction | None = None
-    """The accuracy on all validation images, after the last complete epoch."""
-
-
 class Clock(Model):
     """The time that counts towards a deadline, without pauses."""
 
@@ -232,47 +223,6 @@ class Straggler(Model):
 
     factor: Annotated[float, Ge(0)]
     """How many times the median of all processes it took when it was found."""
-
-
-class TrainingFigures(Model):
-    """The figures of an attempt; `api.figures` defines each."""
-
-    epoch: LongCount | None = None
-    """The current epoch, from 0."""
-
-    images_per_second: Speed | None = None
-    """The sum over all workers. After success it is that of the whole attempt, without
-    evaluations and checkpoints."""
-
-    accuracy: Accuracy | None = None
-    """The last known accuracy."""
-
-    estimated_remaining_seconds: Annotated[LongCount, Unit("seconds")] | None = None
-    """The estimated remaining time, at the current speed."""
-
-    data_wait_share: Fraction | None = None
-    """The fraction of the workers' time spent waiting for data, since the previous sample."""
-
-    checkpoint_epoch: Annotated[LongCount, Unit("epochs")] | None = None
-    """The finished epochs of the newest checkpoint, over all attempts."""
-
-    unsaved_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
-    """The seconds of steps since the newest checkpoint. If the job fails, they are lost."""
-
-    loop_cpu_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
-    """The median CPU time of a step in the training thread of rank 0, outside the framework's
-    learner."""
-
-    compiled: Annotated[int, Ge(0), Le(1)] | None = None
-    """1 if compiled code trains, 0 if the network itself does, because compiling failed or there is
-    no compiler. Absent if compiled code was not chosen."""
-
-    checkpoint_stall_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
-    """How long a checkpoint holds training up: the time above the median step, summed over the
-    steps during which it or its receipt is copied, written or hashed. The mean of this attempt."""
-
-    checkpoint_every_seconds: Annotated[float, Ge(0), Unit("seconds")] | None = None
-    """The time from one checkpoint to the next within an epoch, as it is in force."""
 
 
 class TrainingStatus(TrainingFigures):

@@ -10,31 +10,25 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from imagenet_operator.reconcile.scrape import Scrape, count, summed
+from imagenet_spec import metrics
 
-PREPARE_IMAGES = "imagenet_prepare_images_total"
-PREPARE_PLANNED = "imagenet_prepare_images_planned"
-PREPARE_BYTES = "imagenet_prepare_bytes_total"
-PREPARE_SKIPPED = "imagenet_prepare_skipped_images_total"
-PREPARE_FETCHED = "imagenet_prepare_fetched_bytes"
-PREPARE_TO_FETCH = "imagenet_prepare_fetch_planned_bytes"
-FETCH_FILES = "imagenet_prepare_fetch_files"
-FETCH_ASKED_FILES = "imagenet_prepare_fetch_asked_files"
-LISTING_REQUESTS = "imagenet_prepare_listing_requests"
-LISTING_BYTES = "imagenet_prepare_listing_bytes"
-LISTING_SECONDS = "imagenet_prepare_listing_seconds"
-PACKING_REQUESTS = "imagenet_prepare_packing_requests"
-PACKING_BYTES = "imagenet_prepare_packing_bytes"
-PACKING_SECONDS = "imagenet_prepare_packing_seconds"
-
-PREPARATION_METRICS: Final = frozenset(
-    {
-        *(PREPARE_IMAGES, PREPARE_PLANNED, PREPARE_BYTES, PREPARE_SKIPPED),
-        *(PREPARE_FETCHED, PREPARE_TO_FETCH, FETCH_FILES, FETCH_ASKED_FILES),
-        *(LISTING_REQUESTS, LISTING_BYTES, LISTING_SECONDS),
-        *(PACKING_REQUESTS, PACKING_BYTES, PACKING_SECONDS),
-    }
-)
-"""Every series of the preparation that the operator reads."""
+SERIES: Final[Mapping[str, str]] = {
+    "images": metrics.PREPARE_IMAGES.name,
+    "planned": metrics.PREPARE_IMAGES_PLANNED.name,
+    "bytes": metrics.PREPARE_BYTES.name,
+    "skipped": metrics.PREPARE_SKIPPED_IMAGES.name,
+    "fetched": metrics.PREPARE_FETCHED_BYTES.name,
+    "to_fetch": metrics.PREPARE_FETCH_PLANNED_BYTES.name,
+    "fetch_files": metrics.PREPARE_FETCH_FILES.name,
+    "asked_files": metrics.PREPARE_FETCH_ASKED_FILES.name,
+    "listing_requests": metrics.PREPARE_LISTING_REQUESTS.name,
+    "listing_bytes": metrics.PREPARE_LISTING_BYTES.name,
+    "listing_seconds": metrics.PREPARE_LISTING_SECONDS.name,
+    "packing_requests": metrics.PREPARE_PACKING_REQUESTS.name,
+    "packing_bytes": metrics.PREPARE_PACKING_BYTES.name,
+    "packing_seconds": metrics.PREPARE_PACKING_SECONDS.name,
+}
+"""The series of the preparation that the operator reads, by the attribute of `Preparation`."""
 
 
 @dataclass(frozen=True)
@@ -87,33 +81,14 @@ def preparation_by_role(
         seconds: Since the previous sample.
     """
     found = {
-        role: _preparation([item for item in heard if item.role == role])
+        role: Preparation(**{name: count(summed(pods, SERIES[name])) or 0 for name in SERIES})
         for role in ("fetch", "index", "pack", "seal")
-        if any(item.role == role for item in heard)
+        if (pods := [item for item in heard if item.role == role])
     }
     if "fetch" in found and seconds > 0:
         former = (before or {}).get("fetch")
         found["fetch"] = _with_speed(found["fetch"], former, seconds)
     return found
-
-
-def _preparation(pods: list[Scrape]) -> Preparation:
-    return Preparation(
-        images=int(summed(pods, PREPARE_IMAGES) or 0),
-        planned=int(summed(pods, PREPARE_PLANNED) or 0),
-        bytes=int(summed(pods, PREPARE_BYTES) or 0),
-        skipped=int(summed(pods, PREPARE_SKIPPED) or 0),
-        fetched=count(summed(pods, PREPARE_FETCHED)) or 0,
-        to_fetch=count(summed(pods, PREPARE_TO_FETCH)) or 0,
-        fetch_files=count(summed(pods, FETCH_FILES)) or 0,
-        asked_files=count(summed(pods, FETCH_ASKED_FILES)) or 0,
-        listing_requests=count(summed(pods, LISTING_REQUESTS)) or 0,
-        listing_bytes=count(summed(pods, LISTING_BYTES)) or 0,
-        listing_seconds=count(summed(pods, LISTING_SECONDS)) or 0,
-        packing_requests=count(summed(pods, PACKING_REQUESTS)) or 0,
-        packing_bytes=count(summed(pods, PACKING_BYTES)) or 0,
-        packing_seconds=count(summed(pods, PACKING_SECONDS)) or 0,
-    )
 
 
 def _with_speed(fetch: Preparation, before: Preparation | None, seconds: float) -> Preparation:

@@ -2,7 +2,7 @@
 
 A sampler beside the loop scrapes the pods (`scrape`) and calls `sample_of`. A reconcile takes
 the newest sample as an input, and works without one. `api.figures` says which metric becomes which
-figure; the other metrics that the operator reads are named here.
+figure.
 
 A worker that writes a checkpoint may not answer in time, and a sum without it would be wrong. So
 sums change only when all workers answer that are expected to. Rank 0's values stay while rank 0 may
@@ -24,21 +24,13 @@ from typing import Final
 
 from imagenet_operator.api.figures import EPOCH, FIGURES, Combine
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile import step_window
+from imagenet_operator.reconcile import preparation_sample, step_window
 from imagenet_operator.reconcile.comparison import Comparison, compared
-from imagenet_operator.reconcile.preparation_sample import (
-    PREPARATION_METRICS,
-    Preparation,
-    preparation_by_role,
-)
-from imagenet_operator.reconcile.scrape import LABELLED, Scrape, attempt_number, count, summed
-from imagenet_operator.reconcile.step_window import TRAIN_IMAGES, StepWindow
+from imagenet_operator.reconcile.preparation_sample import Preparation, preparation_by_role
+from imagenet_operator.reconcile.scrape import BY_LABEL, Scrape, attempt_number, count, summed
+from imagenet_operator.reconcile.step_window import StepWindow
+from imagenet_spec import metrics
 
-TRAIN_WORK = "imagenet_train_phase_work_total"
-TRAIN_EPOCHS = "imagenet_train_epochs"
-TRAIN_BATCH = "imagenet_train_batch"
-TRAIN_BATCHES = "imagenet_train_batches_per_epoch"
-TRAIN_RANK = "imagenet_train_rank"
 LONGEST_CHECKPOINT: Final = timedelta(minutes=5)
 """How long a worker may be silent before sums over all workers are dropped."""
 
@@ -146,10 +138,17 @@ class Totals:
 
 
 def _metrics() -> frozenset[str]:
-    training = {TRAIN_IMAGES, TRAIN_WORK, TRAIN_RANK, *LABELLED}
-    position = {TRAIN_EPOCHS, TRAIN_BATCH, TRAIN_BATCHES}
-    figures = {name for item in FIGURES for name in (item.metric, item.per) if name}
-    return frozenset(training | position | PREPARATION_METRICS | figures | step_window.SERIES)
+    training = (
+        metrics.TRAIN_PHASE_WORK,
+        metrics.TRAIN_RANK,
+        metrics.TRAIN_EPOCHS,
+        metrics.TRAIN_BATCH,
+        metrics.TRAIN_BATCHES_PER_EPOCH,
+    )
+    figures = (name for item in FIGURES for name in (item.metric, item.per) if name)
+    preparation = preparation_sample.SERIES.values()
+    named = (metric.name for metric in training)
+    return frozenset((*named, *BY_LABEL, *figures, *preparation, *step_window.SERIES))
 
 
 METRICS: Final = _metrics()
@@ -216,7 +215,9 @@ def _with_training(
     }
     sample = replace(former, taken_at=bare.taken_at, preparation=bare.preparation, attempt=attempt)
     is_whole = _expected(sample, asked) <= workers.keys()
-    rank0_pod = next((pod for pod in workers if workers[pod].values.get(TRAIN_RANK) == 0), "")
+    rank0_pod = next(
+        (pod for pod in workers if workers[pod].values.get(metrics.TRAIN_RANK.name) == 0), ""
+    )
     first = workers.get(rank0_pod)
     if first is not None:
         sample = replace(sample, rank0_pod=rank0_pod)
@@ -252,9 +253,9 @@ def _with_rank_0(former: Sample, values: Mapping[str, float]) -> Sample:
     return replace(
         former,
         figures=_updated(former.figures, figures),
-        epochs=count(values.get(TRAIN_EPOCHS)),
-        batch=count(values.get(TRAIN_BATCH)),
-        batches_per_epoch=count(values.get(TRAIN_BATCHES)),
+        epochs=count(values.get(metrics.TRAIN_EPOCHS.name)),
+        batch=count(values.get(metrics.TRAIN_BATCH.name)),
+        batches_per_epoch=count(values.get(metrics.TRAIN_BATCHES_PER_EPOCH.name)),
     )
 
 
@@ -297,9 +298,9 @@ def _work(workers: Mapping[str, Scrape], former: Totals | None) -> dict[str, flo
     Older programs report images alone; evaluations and checkpoints do not increase them.
     """
     before = former.work if former is not None else {}
+    series = (metrics.TRAIN_IMAGES.name, metrics.TRAIN_PHASE_WORK.name)
     work = {
-        pod: item.values.get(TRAIN_IMAGES, 0.0) + item.values.get(TRAIN_WORK, 0.0)
-        for pod, item in workers.items()
+        pod: sum(item.values.get(name, 0.0) for name in series) for pod, item in workers.items()
     }
     return {
         pod: max(work.get(pod, 0.0), before.get(pod, 0.0)) for pod in work.keys() | before.keys()

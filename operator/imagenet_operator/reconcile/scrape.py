@@ -15,24 +15,21 @@ from typing import Final
 
 from imagenet_operator.api.figures import COUNT
 from imagenet_operator.api.time_status import WORKER_PHASES
+from imagenet_spec import metrics
+from imagenet_spec.metrics import ATTEMPT_LABEL, PHASE_LABEL, ROLE_LABEL, SLOT_LABEL
 
-TRAIN_PHASE: Final = "imagenet_train_phase"
-"""A worker has a series for each phase, with the value 1 for the present one."""
+_BEFORE_EXCHANGE: Final = metrics.TRAIN_BEFORE_EXCHANGE.name
+_EXCHANGES: Final = metrics.TRAIN_EXCHANGES.name
 
-TRAIN_SECONDS: Final = "imagenet_train_seconds_total"
-"""A worker has a series for each phase of its time."""
+BY_LABEL: Final = (
+    metrics.TRAIN_PHASE.name,
+    metrics.TRAIN_SECONDS.name,
+    _BEFORE_EXCHANGE,
+    _EXCHANGES,
+)
+"""The series of which a scrape keeps the values by a label: the phase or the slot."""
 
-BEFORE_EXCHANGE: Final = "imagenet_train_before_exchange_seconds_total"
-EXCHANGES: Final = "imagenet_train_exchanges_total"
-"""A worker of several slots has a series of both for each slot."""
-
-LABELLED: Final = (TRAIN_PHASE, TRAIN_SECONDS, BEFORE_EXCHANGE, EXCHANGES)
-"""The series of which a scrape keeps the values by a label."""
-
-ROLE_LABEL: Final = "role"
-ATTEMPT_LABEL: Final = "attempt"
-PHASE_LABEL: Final = "phase"
-SLOT_LABEL: Final = "slot"
+_LABELS: Final = (ROLE_LABEL, ATTEMPT_LABEL, PHASE_LABEL, SLOT_LABEL)
 
 LINE_MAXIMUM: Final = 1024
 """Bytes of a line that is read. Lines of the workloads have 300; longer ones are passed over."""
@@ -87,7 +84,7 @@ class ScrapeReader:
         self._values: dict[str, float] = {}
         self._phase = ""
         self._seconds: dict[str, float] = {}
-        self._slots: dict[str, dict[str, float]] = {BEFORE_EXCHANGE: {}, EXCHANGES: {}}
+        self._slots: dict[str, dict[str, float]] = {_BEFORE_EXCHANGE: {}, _EXCHANGES: {}}
 
     def feed(self, piece: bytes) -> None:
         """Read the next piece of the text."""
@@ -114,7 +111,7 @@ class ScrapeReader:
         )
 
     def _before_exchange(self) -> dict[str, BeforeExchange]:
-        seconds, exchanges = self._slots[BEFORE_EXCHANGE], self._slots[EXCHANGES]
+        seconds, exchanges = self._slots[_BEFORE_EXCHANGE], self._slots[_EXCHANGES]
         return {
             slot: BeforeExchange(spent, exchanges[slot])
             for slot, spent in seconds.items()
@@ -151,9 +148,9 @@ class ScrapeReader:
         if is_wanted or not self._labels:
             self._labels |= _kept(labels)
         phase = self._labels.get(PHASE_LABEL, "")
-        if name == TRAIN_PHASE and value:
+        if name == metrics.TRAIN_PHASE.name and value:
             self._phase = phase[:_LONGEST_PHASE]
-        if name == TRAIN_SECONDS and phase in WORKER_PHASES:
+        if name == metrics.TRAIN_SECONDS.name and phase in WORKER_PHASES:
             self._seconds[phase] = value
         slot = self._labels.get(SLOT_LABEL, "")
         if name in self._slots and isfinite(value) and _is_slot(slot):
@@ -198,7 +195,7 @@ def _kept(labels: str) -> dict[str, str]:
         if label is None:
             raise ValueError("a label is malformed")
         position = label.end()
-        if label[1] in (ROLE_LABEL, ATTEMPT_LABEL, PHASE_LABEL, SLOT_LABEL):
+        if label[1] in _LABELS:
             found[label[1]] = label[2]
     return found
 

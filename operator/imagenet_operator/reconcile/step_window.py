@@ -10,22 +10,29 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Final
 
-TRAIN_IMAGES: Final = "imagenet_train_images_total"
-STEPS: Final = "imagenet_train_step_seconds_count"
-STEP_SECONDS: Final = "imagenet_train_step_seconds_sum"
-WAIT_SECONDS: Final = "imagenet_train_data_wait_seconds_sum"
-READ_WAIT: Final = "imagenet_train_read_wait_seconds_total"
-DECODE_WAIT: Final = "imagenet_train_decode_wait_seconds_total"
-DECODERS: Final = "imagenet_train_decoders_seconds_total"
-DECODERS_CPU: Final = "imagenet_train_decoders_cpu_seconds_total"
-THROTTLED: Final = "imagenet_train_throttled_seconds_total"
-LAUNCHED: Final = "imagenet_train_launched_steps_total"
-STARVED: Final = "imagenet_train_starved_steps_total"
+from imagenet_spec import metrics
 
-CAUSES: Final = (READ_WAIT, DECODE_WAIT, DECODERS, DECODERS_CPU, THROTTLED, LAUNCHED, STARVED)
-"""The series that say what steps waited for, in the order of the fields of `Steps`."""
+TOTALS: Final = (
+    metrics.TRAIN_STEP_SECONDS.count,
+    metrics.TRAIN_IMAGES.name,
+    metrics.TRAIN_STEP_SECONDS.sum,
+    metrics.TRAIN_DATA_WAIT_SECONDS.sum,
+)
+CAUSES: Final = tuple(
+    metric.name
+    for metric in (
+        metrics.TRAIN_READ_WAIT,
+        metrics.TRAIN_DECODE_WAIT,
+        metrics.TRAIN_DECODERS,
+        metrics.TRAIN_DECODERS_CPU,
+        metrics.TRAIN_THROTTLED,
+        metrics.TRAIN_LAUNCHED_STEPS,
+        metrics.TRAIN_STARVED_STEPS,
+    )
+)
+"""The series that say what steps waited for. With `TOTALS` before it, in the order of `Steps`."""
 
-SERIES: Final = frozenset({TRAIN_IMAGES, STEPS, STEP_SECONDS, WAIT_SECONDS, *CAUSES})
+SERIES: Final = frozenset({*TOTALS, *CAUSES})
 """The series that are summed over the workers."""
 
 STEPS_OF_A_WINDOW: Final = 100
@@ -99,9 +106,9 @@ def advanced(
         sums: Each series of `SERIES`, summed over the workers.
         position: The steps of rank 0 since the beginning of its first epoch; None if unknown.
     """
-    if position is None or not sums[STEPS] > 0:
+    if position is None or not sums[metrics.TRAIN_STEP_SECONDS.count] > 0:
         return former
-    steps = (sums[STEPS], sums[TRAIN_IMAGES], sums[STEP_SECONDS], sums[WAIT_SECONDS])
+    steps = (sums[name] for name in TOTALS)
     totals = Steps(position, *steps, *(sums.get(name, 0.0) for name in CAUSES))
     if former is None:
         return StepWindow(totals)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile import preparation_sample, scrape
-from imagenet_operator.reconcile import sample as names
+from imagenet_operator.reconcile import preparation_sample
 from imagenet_operator.reconcile.sample import LONGEST_CHECKPOINT, Asked, Sample
 from imagenet_spec import metrics
 from support.member_metrics import (
@@ -215,10 +214,10 @@ def test_preparation_is_summed_by_role() -> None:
     def packer(images: int) -> Exporter:
         return (
             Exporter("pack")
-            .counter(preparation_sample.PREPARE_IMAGES, images)
-            .gauge(preparation_sample.PREPARE_PLANNED, 100)
-            .counter(preparation_sample.PREPARE_BYTES, images * 1000)
-            .counter(preparation_sample.PREPARE_SKIPPED, 1)
+            .counter(metrics.PREPARE_IMAGES.name, images)
+            .gauge(metrics.PREPARE_IMAGES_PLANNED.name, 100)
+            .counter(metrics.PREPARE_BYTES.name, images * 1000)
+            .counter(metrics.PREPARE_SKIPPED_IMAGES.name, 1)
         )
 
     sample = parse_sample({"p0": packer(40).text, "p1": packer(60).text}, None, NOW)
@@ -228,7 +227,7 @@ def test_preparation_is_summed_by_role() -> None:
 
 
 def test_a_value_that_is_not_a_number_is_nothing_said() -> None:
-    first = Exporter("worker", 0).gauge(names.TRAIN_RANK, 0)
+    first = Exporter("worker", 0).gauge(metrics.TRAIN_RANK.name, 0)
     first.gauge("imagenet_train_top1", float("nan")).gauge("imagenet_train_epoch", float("inf"))
     sample = parse_sample({"a": first.text}, None, NOW)
     assert (top1(sample), sample.epoch) == (None, None)
@@ -245,7 +244,9 @@ def test_what_is_no_speed_is_nothing_said(speeds: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("epoch", [-1, 1e300])
 def test_what_is_no_count_is_nothing_said(epoch: float) -> None:
-    first = Exporter("worker", 0).gauge(names.TRAIN_RANK, 0).gauge("imagenet_train_epoch", epoch)
+    first = (
+        Exporter("worker", 0).gauge(metrics.TRAIN_RANK.name, 0).gauge("imagenet_train_epoch", epoch)
+    )
     assert parse_sample({"a": first.text}, None, NOW).epoch is None
 
 
@@ -254,16 +255,6 @@ def test_an_attempt_is_known_before_its_workers_have_a_plan() -> None:
     assert (sample.attempt, sample.progressed_at) == (3, NOW)
     again = parse_sample({"a": Exporter("scheduler", 3).gauge("up", 1).text}, sample, LATER)
     assert again.progressed_at == NOW
-
-
-def test_every_name_is_exported_by_the_workloads() -> None:
-    exported = {metric.name: metric.kind for metric in metrics.ALL}
-    assert names.METRICS
-    for name in names.METRICS:
-        base = name.removesuffix("_sum").removesuffix("_count")
-        assert base in exported
-        assert (base != name) == (exported[base] is metrics.MetricType.HISTOGRAM)
-    assert {scrape.ROLE_LABEL, scrape.ATTEMPT_LABEL} <= set(metrics.LABELS)
 
 
 def test_nobody_heard() -> None:

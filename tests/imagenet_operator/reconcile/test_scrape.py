@@ -11,14 +11,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from imagenet_operator.reconcile.scrape import (
-    BEFORE_EXCHANGE,
-    EXCHANGES,
     LINE_MAXIMUM,
     BeforeExchange,
     Scrape,
     ScrapeReader,
 )
+from imagenet_spec.metrics import TRAIN_BEFORE_EXCHANGE, TRAIN_EXCHANGES
 
+BEFORE_EXCHANGE, EXCHANGES = TRAIN_BEFORE_EXCHANGE.name, TRAIN_EXCHANGES.name
 WANTED = frozenset({"images_total", "speed", BEFORE_EXCHANGE, EXCHANGES})
 TEXT = b"""\
 # HELP images_total Images.

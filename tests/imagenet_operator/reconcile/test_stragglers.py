@@ -12,8 +12,8 @@ from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.observe import sort
 from imagenet_operator.reconcile.policies import stragglers
 from imagenet_operator.reconcile.sample import Asked, Sample
-from imagenet_operator.reconcile.scrape import BEFORE_EXCHANGE, EXCHANGES
 from imagenet_operator.reconcile.types import Decision
+from imagenet_spec import metrics
 from support.asynchronous import run_now
 from support.job_stories import condition_of, is_in_attempt, is_running, make, play, pod
 from support.member_metrics import INTERVAL, NOW, worker
@@ -44,8 +44,8 @@ class Members:
         ]
         texts = {
             pod: worker(rank, attempt=self.attempt)
-            .counter(BEFORE_EXCHANGE, self.seconds[rank])
-            .counter(EXCHANGES, 30 * self.number)
+            .counter(metrics.TRAIN_BEFORE_EXCHANGE.name, self.seconds[rank])
+            .counter(metrics.TRAIN_EXCHANGES.name, 30 * self.number)
             .text
             for rank, pod in enumerate(PODS)
             if rank != silent

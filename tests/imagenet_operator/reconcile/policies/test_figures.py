@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.status import Accuracy, MemberStatus, Role, Status, TrainingStatus
+from imagenet_operator.api.figures import Accuracy
+from imagenet_operator.api.status import MemberStatus, Role, Status, TrainingStatus
 from imagenet_operator.reconcile.policies import figures
 from imagenet_operator.reconcile.policies.figures import is_worth_a_write
 from imagenet_operator.reconcile.sample import Asked, Sample
