@@ -18,7 +18,7 @@ from benchmarks.recovery.parts import Place, Timestamps, durations, figures_of
 from benchmarks.scaling import on_kind, pods
 
 from imagenet_operator.manifests.names import CONTAINER
-from imagenet_operator.manifests.volumes import OUTPUT
+from imagenet_spec.names import IMAGENET_OUTPUT
 from kind import run
 from kind.cluster import Cluster, existing
 from kind.environment import prepare
@@ -34,7 +34,7 @@ EPOCHS = 1000
 KILLED = "killed"
 """The file on the claim with the time of the kill."""
 
-KILL = f"date +%s.%N > ${OUTPUT}/{KILLED} && kill -KILL $(cat /proc/1/task/1/children)"
+KILL = f"date +%s.%N > ${IMAGENET_OUTPUT}/{KILLED} && kill -KILL $(cat /proc/1/task/1/children)"
 """Notes the time, and kills the process that trains, which process 1 has started."""
 
 STARTED = """

@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.scaling.jobs import point
 
 from imagenet_operator.manifests import names
-from imagenet_operator.manifests.volumes import OUTPUT, RESULTS
+from imagenet_spec.names import IMAGENET_OUTPUT, IMAGENET_RESULTS
 
 Manifest = dict[str, Any]
 
@@ -48,8 +48,8 @@ def bare_pod(worker: Manifest, name: str) -> Manifest:
     (container,) = spec["containers"]
     container.pop("readinessProbe", None)
     for variable in container["env"]:
-        if variable["name"] == RESULTS:
-            variable["value"] = f"$({OUTPUT})/{folder(name)}"
+        if variable["name"] == IMAGENET_RESULTS:
+            variable["value"] = f"$({IMAGENET_OUTPUT})/{folder(name)}"
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 

@@ -8,10 +8,8 @@ import pytest
 
 from imagenet_operator.api.dataset_status import DatasetStatus
 from imagenet_operator.manifests import preview
-from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT, VOLUME_FULL
+from imagenet_spec.names import IMAGENET_CREDENTIALS, IMAGENET_HOROVOD_HOSTS, ROLES
 from imagenet_workloads import environment as workloads
-from imagenet_workloads.clients.credentials import FOLDER as CREDENTIALS
-from imagenet_workloads.errors import InputError, StorageError, VolumeFullError, WorkloadError
 from imagenet_workloads.prepare.index import IndexResult
 from imagenet_workloads.rendezvous import horovod_server
 from imagenet_workloads.rendezvous.ddp import Process
@@ -52,7 +50,7 @@ TORCHRUN = {"RANK", "GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"
 }
 """What torchrun sets, and PyTorch's own code reads."""
 
-OF_CLIENTS = {CREDENTIALS}
+OF_CLIENTS = {IMAGENET_CREDENTIALS}
 """Read by the clients of servers and buckets."""
 
 FOR_LIBRARIES = {"TF_CONFIG", "HOME", "TMPDIR", "OMP_NUM_THREADS"}
@@ -94,7 +92,7 @@ def test_every_variable_is_read_by_somebody(name: str) -> None:
     for container in containers(name):
         recorded = Recorded(variables(container))
         workloads.Environment.from_mapping(recorded)
-        known = PS_LITE | HOROVOD | TORCHRUN | FOR_LIBRARIES | FOR_USERS | {horovod_server.HOSTS}
+        known = PS_LITE | HOROVOD | TORCHRUN | FOR_LIBRARIES | FOR_USERS | {IMAGENET_HOROVOD_HOSTS}
         assert recorded.keys() <= recorded.asked | known | OF_CLIENTS
 
 
@@ -117,7 +115,7 @@ def test_a_worker_reads_what_the_operator_meant() -> None:
         "job": "digits",
         "namespace": "vision",
         "job_uid": UID,
-        "role": workloads.Role.WORKER,
+        "role": "worker",
         "metrics_port": 9090,
         "termination_log": Path("/dev/termination-log"),
         "source": None,
@@ -137,13 +135,13 @@ def test_results_go_beside_the_dataset_where_no_output_is_named() -> None:
     assert read.output == read.data == Path("/data")
 
 
-def test_the_roles_are_the_same_on_both_sides() -> None:
+def test_pods_of_every_role_are_built() -> None:
     built = {
         variables(container)["IMAGENET_ROLE"]
         for name in ("defaults", "horovod", "fetched", "published")
         for container in containers(name)
     }
-    assert built | {"rendezvous"} == {role.value for role in workloads.Role}
+    assert built | {"rendezvous"} == set(ROLES)
 
 
 def test_the_rendezvous_reads_every_worker_and_each_worker_its_place() -> None:
@@ -159,12 +157,6 @@ def test_each_worker_of_pytorch_reads_its_place() -> None:
     first, second = [Process.from_mapping(variables(worker)) for worker in workers]
     assert first == Process(0, 8, 0, 4, "digits-r3-worker-0.digits-r3", 9092)
     assert second == dataclasses.replace(first, rank=4)
-
-
-def test_the_exit_codes_are_the_same_on_both_sides() -> None:
-    assert {InputError("").exit_code, StorageError("").exit_code} == {PERMANENT}
-    assert VolumeFullError("").exit_code == VOLUME_FULL
-    assert WorkloadError("").exit_code not in (BAD_ARGUMENTS, PERMANENT, VOLUME_FULL)
 
 
 def test_what_index_reports_is_what_the_status_takes() -> None:

@@ -19,7 +19,7 @@ from imagenet_operator.reconcile.policies import progress
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import End
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
-from imagenet_workloads.environment import Environment, Role
+from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.telemetry.registry import Registry
@@ -206,7 +206,7 @@ class Running:
 @contextmanager
 def training(folder: Path, place: str) -> Iterator[Running]:
     """Run a training that waits at a place; it ends with the block."""
-    environment = Environment(job="digits", role=Role.WORKER, attempt=0)
+    environment = Environment(job="digits", role="worker", attempt=0)
     registry, gate = Registry(environment), Gate(place)
     identity = Identity("uid", "hash")
     worker = Worker(

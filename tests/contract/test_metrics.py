@@ -9,7 +9,7 @@ from imagenet_operator.clusters import untrusted_http
 from imagenet_operator.reconcile import scrape
 from imagenet_spec import metrics
 from imagenet_spec.metrics import MetricType
-from imagenet_workloads.environment import Environment, Role
+from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry.registry import Registry
 
 UNITS = {
@@ -25,7 +25,7 @@ SERIES = {series: metric for metric in metrics.ALL for series in (metric.name, m
 
 def test_a_page_with_every_metric_is_no_longer_than_the_operator_reads() -> None:
     """Pages of several slots are no longer: slots are added up."""
-    registry = Registry(Environment(job="j" * 40, namespace="n" * 63, role=Role.WORKER, attempt=9))
+    registry = Registry(Environment(job="j" * 40, namespace="n" * 63, role="worker", attempt=9))
     for metric in metrics.ALL:
         labels = ("a" * 32,) * len(metric.labels)
         if metric.kind is MetricType.HISTOGRAM:

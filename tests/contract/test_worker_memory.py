@@ -11,7 +11,7 @@ import pytest
 
 from imagenet_operator.api import ImageNetJob, worker_memory
 from imagenet_operator.api.frameworks import FRAMEWORKS
-from imagenet_operator.manifests.template import CPUS
+from imagenet_spec.names import IMAGENET_CPUS
 from imagenet_workloads.commands import train
 from imagenet_workloads.dataset import RECORD_IO
 from imagenet_workloads.frameworks.mxnet.data import choose
@@ -188,8 +188,8 @@ def test_decoders_are_as_many_as_the_figure_counts(
     planned = planned.model_copy(update={"spec": spec})
 
     environment = members(planned)[-1]["spec"]["containers"][0]["env"]
-    (cores,) = [item["value"] for item in environment if item["name"] == CPUS]
-    monkeypatch.setenv(CPUS, cores)
+    (cores,) = [item["value"] for item in environment if item["name"] == IMAGENET_CPUS]
+    monkeypatch.setenv(IMAGENET_CPUS, cores)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(128))
     processes = max(gpus, 1)
     local = {Process.variables.local_size: str(processes)}

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.environment import Environment, Role
+from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError
 
 WORKER = {
@@ -33,7 +33,7 @@ def test_every_variable_has_its_field() -> None:
         job="digits",
         namespace="vision",
         job_uid="6d1f",
-        role=Role.WORKER,
+        role="worker",
         metrics_port=9090,
         termination_log=Path("/dev/termination-log"),
         source=Path("/source"),

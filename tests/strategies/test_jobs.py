@@ -17,8 +17,8 @@ from imagenet_spec.metrics import (
     TRAINING,
     Metric,
 )
+from imagenet_spec.names import EVENTS_FILE
 from imagenet_workloads.telemetry import events
-from imagenet_workloads.telemetry.log import FILE_NAME
 from support.processes import wait_until
 from support.training_cluster import ask
 from support.whole_jobs import MANY_WORKERS, STRATEGIES, WholeJob, digits, make_digits
@@ -99,7 +99,7 @@ def test_digits_are_learned_although_somebody_dies_and_told_of_in_the_same_words
     # that end in the middle of one, because another member died, save its batches.
     images = trained * 1437 - batches * whole.manifest["spec"]["training"]["batchSize"]
     assert result["written"]["train"]["images"] == pytest.approx(images, rel=0.06)
-    log = Path(result["model"]["folder"]) / FILE_NAME
+    log = Path(result["model"]["folder"]) / EVENTS_FILE
     kinds = [type(event) for _, event in events.read_events(log)]
     assert kinds[0] is events.Started
     assert kinds[-1] is events.Finished

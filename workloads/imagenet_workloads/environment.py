@@ -7,25 +7,12 @@ so that the same programs run without an operator.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
+from imagenet_spec import names
+from imagenet_spec.names import Role
 from imagenet_workloads.errors import InputError
-
-
-class Role(StrEnum):
-    """What a pod does in its job."""
-
-    FETCH = "fetch"
-    INDEX = "index"
-    PACK = "pack"
-    SEAL = "seal"
-    PUBLISH = "publish"
-    SCHEDULER = "scheduler"
-    SERVER = "server"
-    RENDEZVOUS = "rendezvous"
-    WORKER = "worker"
 
 
 @dataclass(frozen=True)
@@ -34,7 +21,7 @@ class Environment:
 
     Attributes:
         pod_name: POD_NAME; empty without an operator.
-        pod_ip: POD_IP, the address that servers bind; empty without an operator.
+        pod_ip: names.POD_IP, the address that servers bind; empty without an operator.
         job: IMAGENET_JOB, the ImageNetJob's name; "local" without an operator.
         namespace: IMAGENET_NAMESPACE; "default" without an operator.
         job_uid: IMAGENET_JOB_UID; empty without an operator.
@@ -86,36 +73,35 @@ class Environment:
             InputError: a variable's value does not parse; the message names the variable.
         """
         return cls(
-            pod_name=variables.get("POD_NAME", ""),
-            pod_ip=variables.get("POD_IP", ""),
-            job=variables.get("IMAGENET_JOB") or cls.job,
-            namespace=variables.get("IMAGENET_NAMESPACE") or cls.namespace,
-            job_uid=variables.get("IMAGENET_JOB_UID", ""),
+            pod_name=variables.get(names.POD_NAME, ""),
+            pod_ip=variables.get(names.POD_IP, ""),
+            job=variables.get(names.IMAGENET_JOB) or cls.job,
+            namespace=variables.get(names.IMAGENET_NAMESPACE) or cls.namespace,
+            job_uid=variables.get(names.IMAGENET_JOB_UID, ""),
             role=_role(variables),
-            metrics_port=_integer(variables, "IMAGENET_METRICS_PORT", maximum=65535) or 0,
-            termination_log=_path(variables, "IMAGENET_TERMINATION_LOG"),
-            source=_path(variables, "IMAGENET_SOURCE"),
-            data=_path(variables, "IMAGENET_DATA"),
-            output=_path(variables, "IMAGENET_OUTPUT"),
-            cpus=_integer(variables, "IMAGENET_CPUS"),
-            pods_on_node=_integer(variables, "IMAGENET_PODS_ON_NODE"),
-            scratch=_path(variables, "IMAGENET_SCRATCH"),
-            attempt=_integer(variables, "IMAGENET_ATTEMPT"),
-            spec_hash=variables.get("IMAGENET_SPEC_HASH", ""),
-            worker_program=variables.get("IMAGENET_WORKER_PROGRAM", ""),
-            completion_index=_integer(variables, "JOB_COMPLETION_INDEX"),
+            metrics_port=_integer(variables, names.IMAGENET_METRICS_PORT, maximum=65535) or 0,
+            termination_log=_path(variables, names.IMAGENET_TERMINATION_LOG),
+            source=_path(variables, names.IMAGENET_SOURCE),
+            data=_path(variables, names.IMAGENET_DATA),
+            output=_path(variables, names.IMAGENET_OUTPUT),
+            cpus=_integer(variables, names.IMAGENET_CPUS),
+            pods_on_node=_integer(variables, names.IMAGENET_PODS_ON_NODE),
+            scratch=_path(variables, names.IMAGENET_SCRATCH),
+            attempt=_integer(variables, names.IMAGENET_ATTEMPT),
+            spec_hash=variables.get(names.IMAGENET_SPEC_HASH, ""),
+            worker_program=variables.get(names.IMAGENET_WORKER_PROGRAM, ""),
+            completion_index=_integer(variables, names.JOB_COMPLETION_INDEX),
         )
 
 
 def _role(variables: Mapping[str, str]) -> Role | None:
-    value = variables.get("IMAGENET_ROLE")
+    value = variables.get(names.IMAGENET_ROLE)
     if not value:
         return None
-    try:
-        return Role(value)
-    except ValueError:
-        known = ", ".join(Role)
-        raise InputError(f"IMAGENET_ROLE is {value!r}; it must be one of {known}") from None
+    for role in names.ROLES:
+        if value == role:
+            return role
+    raise InputError(f"IMAGENET_ROLE is {value!r}; it must be one of {', '.join(names.ROLES)}")
 
 
 def _integer(variables: Mapping[str, str], name: str, maximum: int | None = None) -> int | None:

@@ -9,6 +9,8 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from imagenet_spec.names import EXIT_PERMANENT, EXIT_VOLUME_FULL
+
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """The errors of a write without room.
 
@@ -32,7 +34,7 @@ class WorkloadError(Exception):
 class InputError(WorkloadError):
     """What was given to read or to obey is wrong; another try would give the same."""
 
-    exit_code = 3
+    exit_code = EXIT_PERMANENT
 
 
 @contextmanager
@@ -48,7 +50,7 @@ def of_field(field: str) -> Iterator[None]:
 class StorageError(WorkloadError):
     """The place to write to is wrong: read-only, too small, not ours; a retry gives the same."""
 
-    exit_code = 3
+    exit_code = EXIT_PERMANENT
 
 
 class VolumeFullError(StorageError):
@@ -58,7 +60,7 @@ class VolumeFullError(StorageError):
         needed: the least number of bytes that must be free; 0 if that is not known.
     """
 
-    exit_code = 4
+    exit_code = EXIT_VOLUME_FULL
 
     def __init__(self, message: str, needed: int = 0) -> None:
         super().__init__(message)
@@ -82,4 +84,4 @@ def output_error(what: str, error: OSError, remedy: str = "") -> StorageError:
 class SupersededError(WorkloadError):
     """A later attempt of the same job exists, so this one may not write any more."""
 
-    exit_code = 3
+    exit_code = EXIT_PERMANENT

@@ -22,6 +22,7 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
+from imagenet_spec.names import EVERY_ATTEMPT, RESULT_FILE
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.exported_files import OnnxModel, format_of
@@ -41,7 +42,6 @@ from imagenet_workloads.train.options import FrameworkDescription
 
 _log = logging.getLogger(__name__)
 
-RESULT_NAME = "result.json"
 LABELS_NAME = "labels.json"
 
 
@@ -97,7 +97,7 @@ class Classifier:
             _log.warning(
                 "%s does not say to which size the dataset's images were packed: give images of "
                 "that size, or train again with a dataset of imagenet-index",
-                folder / RESULT_NAME,
+                folder / RESULT_FILE,
             )
         self._model = load_model(folder, result, self.inputs.image_shape, exported)
         self.names = _read_names(folder / LABELS_NAME)
@@ -307,15 +307,15 @@ def find_result(path: Path, option: str = "--model ") -> Path:
     status = regular_files.status_of(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
         return path
-    if regular_files.exists(path / RESULT_NAME):
-        return path / RESULT_NAME
-    if regular_files.exists(path / "model" / RESULT_NAME):
-        return path / "model" / RESULT_NAME
-    attempts = path.glob(f"attempts/r[0-9]*/{RESULT_NAME}")
+    if regular_files.exists(path / RESULT_FILE):
+        return path / RESULT_FILE
+    if regular_files.exists(path / "model" / RESULT_FILE):
+        return path / "model" / RESULT_FILE
+    attempts = path.glob(f"{EVERY_ATTEMPT}/{RESULT_FILE}")
     found = max(attempts, key=lambda file: (len(file.parent.name), file.parent.name), default=None)
     if found is None:
         raise InputError(
-            f"{option}{path}: holds no {RESULT_NAME}, which a training writes when it is done; "
+            f"{option}{path}: holds no {RESULT_FILE}, which a training writes when it is done; "
             "give the folder of the attempt that finished (…/attempts/rN), or of its job"
         )
     return found

@@ -24,6 +24,7 @@ from imagenet_operator.reconcile import step_window
 from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.scaling import bottleneck
 from imagenet_operator.scaling.points import shared_claim
+from imagenet_spec.names import EVENTS_FILE
 
 _EXAMPLES = """examples:
   imagenetctl bench job.yaml
@@ -138,7 +139,7 @@ def _seconds_of_reading(end: result.Result) -> float:
 
 def _last_epoch(end: result.Result) -> float | None:
     assert end.model is not None
-    lines = (end.model / "metrics.jsonl").read_text().splitlines()
+    lines = (end.model / EVENTS_FILE).read_text().splitlines()
     epochs = [event for event in map(json.loads, lines) if event["event"] == "epoch"]
     return float(epochs[-1]["imagesPerSecond"]) if epochs else None
 

@@ -11,10 +11,10 @@ import os
 import subprocess
 
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
-from imagenet_operator.api.sources.fields import CREDENTIALS
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.argument_types import not_empty, path
 from imagenet_operator.clusters.local import environments
+from imagenet_spec.names import IMAGENET_CREDENTIALS
 
 PROGRAM = "imagenet-dataset"
 
@@ -71,6 +71,6 @@ def run(arguments: argparse.Namespace) -> int:
         command += [] if value is None else [f"--{option}={value}"]
     variables = dict(os.environ)
     if arguments.secret is not None:
-        variables[CREDENTIALS] = str(arguments.secret)
+        variables[IMAGENET_CREDENTIALS] = str(arguments.secret)
     code = subprocess.run(command, env=variables, check=False).returncode
     return code if code in (exit_codes.SUCCESS, exit_codes.USAGE) else exit_codes.FAILED

@@ -17,6 +17,7 @@ from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
 from imagenet_operator.manifests import names
+from imagenet_spec.names import ATTEMPTS_FOLDER, EVERY_ATTEMPT, RESULT_FILE
 
 PROGRAM = "imagenet-ledger"
 
@@ -79,10 +80,10 @@ def find_output(job: str, workdir: Path) -> Path:
     Raises:
         LocalError: There is none.
     """
-    if (Path(job) / "attempts").is_dir():
+    if (Path(job) / ATTEMPTS_FOLDER).is_dir():
         return Path(job)
     # A UID's first 8 digits follow the name.
-    found = list(workdir.glob(f"volumes/*/{names.output_folder(job, '?' * 8)}/attempts"))
+    found = list(workdir.glob(f"volumes/*/{names.output_folder(job, '?' * 8)}/{ATTEMPTS_FOLDER}"))
     if not found:
         raise LocalError(
             f"no job {job!r} has trained in {workdir}; name another working directory with "
@@ -93,7 +94,7 @@ def find_output(job: str, workdir: Path) -> Path:
 
 def _dataset(output: Path, workdir: Path) -> Path | None:
     """Return the sealed dataset that a job's result names, if it is in the working directory."""
-    for result in sorted(output.glob("attempts/r*/result.json")):
+    for result in sorted(output.glob(f"{EVERY_ATTEMPT}/{RESULT_FILE}")):
         key = json.loads(result.read_bytes()).get("dataset", {}).get("key")
         if key is not None:
             found = workdir.glob(f"volumes/*/{names.dataset_folder(key)}/dataset.json")

@@ -18,6 +18,7 @@ from imagenet_operator.cli.argument_types import not_empty, path
 from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
+from imagenet_spec.names import EVERY_ATTEMPT, RESULT_FILE
 
 PROGRAM = "imagenet-predict"
 
@@ -109,11 +110,11 @@ def result_of(model: Path) -> dict[str, Any]:
     """
     try:
         attempts = sorted(
-            model.glob("attempts/r[0-9]*/result.json"),
+            model.glob(f"{EVERY_ATTEMPT}/{RESULT_FILE}"),
             key=lambda file: (len(file.parent.name), file.parent.name),
             reverse=True,
         )
-        places = (model, model / "result.json", model / "model" / "result.json", *attempts)
+        places = (model, model / RESULT_FILE, model / "model" / RESULT_FILE, *attempts)
         file = next(place for place in places if place.is_file())
         written = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, StopIteration):

@@ -21,6 +21,7 @@ from imagenet_operator.manifests import names, volumes
 from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.reconcile.policies.conditions import find, holds
 from imagenet_operator.reconcile.types import Event
+from imagenet_spec.names import EVENTS_FILE, EVERY_ATTEMPT, RESULT_FILE, attempt_folder
 
 _CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
 _LOG_BYTES = 4096
@@ -99,7 +100,7 @@ def interruption(end: Result) -> str:
     where = f"{epochs} finished epoch{'' if epochs == 1 else 's'}"
     if batches:
         where += f" and {batches} batch{'' if batches == 1 else 'es'}"
-    epoch, batch = _last_reported_step(end.results / "attempts" / f"r{training.attempt}")
+    epoch, batch = _last_reported_step(end.results / attempt_folder(training.attempt))
     later = f"later steps, up to batch {batch} of epoch {epoch + 1}, are lost"
     lost = later if (epoch, batch) > position else "no later step was reported"
     return f"interrupted; the latest checkpoint has {where}; {lost}; {again} to resume from it"
@@ -107,7 +108,8 @@ def interruption(end: Result) -> str:
 
 def _newest_checkpoint(folder: Path) -> tuple[int, int] | None:
     """Return the epochs and batches of the newest complete checkpoint; None without any."""
-    found = (_CHECKPOINT.fullmatch(path.name) for path in folder.glob("attempts/r*/checkpoints/*"))
+    checkpoints = folder.glob(f"{EVERY_ATTEMPT}/checkpoints/*")
+    found = (_CHECKPOINT.fullmatch(path.name) for path in checkpoints)
     return max(((int(item[1]), int(item[2])) for item in found if item is not None), default=None)
 
 
@@ -124,7 +126,7 @@ def with_checkpoint(end: Result) -> ImageNetJob:
 def _last_reported_step(attempt: Path) -> tuple[int, int]:
     """Return the epoch, from 0, and the finished batches of it that an attempt reported last."""
     try:
-        lines = (attempt / "metrics.jsonl").read_text(errors="replace").splitlines()
+        lines = (attempt / EVENTS_FILE).read_text(errors="replace").splitlines()
     except OSError:
         return 0, 0
     for line in reversed(lines):
@@ -145,7 +147,7 @@ def _newest_result(job: ImageNetJob, folder: Path) -> tuple[Path | None, dict[st
         return None, {}
     newest = job.status.training.attempt if job.status.training is not None else -1
     for attempt in range(newest, -1, -1):
-        path = folder / "attempts" / f"r{attempt}" / "result.json"
+        path = folder / attempt_folder(attempt) / RESULT_FILE
         if path.is_file():
             document = json.loads(path.read_bytes())
             # That of --test-io has no model.

@@ -15,7 +15,7 @@ from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.training import TrainingSpec
-from imagenet_operator.manifests.volumes import CACHE, DATASET, OUTPUT, RESULTS
+from imagenet_spec.names import IMAGENET_CACHE, IMAGENET_DATASET, IMAGENET_OUTPUT, IMAGENET_RESULTS
 
 _CHANGED = {
     "learning_rate_scaling": "--lr-scaling",
@@ -38,7 +38,7 @@ def of_worker(job: ImageNetJob, options: Sequence[str], slots: int = 1) -> tuple
     processes, threads = training.workers.replicas * slots, training.data_threads
     return (
         *_dataset(job, slots),
-        *("--output", f"$({RESULTS})"),
+        *("--output", f"$({IMAGENET_RESULTS})"),
         *_network(job),
         *of_strategy(job),
         *options,
@@ -71,13 +71,13 @@ def _dataset(job: ImageNetJob, slots: int) -> tuple[str, ...]:
     """Return the options for the dataset: a folder, or an address with its cache."""
     source, cache = job.spec.dataset.source.fields, job.spec.training.workers.cache
     if source.remote_url is None:
-        return ("--dataset", f"$({DATASET})")
+        return ("--dataset", f"$({IMAGENET_DATASET})")
     kept: tuple[str, ...] = ()
     if cache is not None:
         # The processes of a worker share its volume.
         size = math.floor(quantities.parse(cache.size) / slots)
-        kept = ("--cache", f"$({CACHE})", "--cache-size", str(size))
-    return ("--dataset-url", f"$({DATASET})", *source.remote_arguments, *kept)
+        kept = ("--cache", f"$({IMAGENET_CACHE})", "--cache-size", str(size))
+    return ("--dataset-url", f"$({IMAGENET_DATASET})", *source.remote_arguments, *kept)
 
 
 def _network(job: ImageNetJob) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def _network(job: ImageNetJob) -> tuple[str, ...]:
         *("--network", model.network, *depth, "--image-shape", shape),
         *(("--image-sizes", sizes) if sizes else ()),
         *(() if validation is None else ("--validation-size", str(validation))),
-        *(() if start is None else ("--pretrained", f"$({OUTPUT})/{start}")),
+        *(() if start is None else ("--pretrained", f"$({IMAGENET_OUTPUT})/{start}")),
     )
 
 
@@ -147,5 +147,5 @@ def _checkpoint(job: ImageNetJob) -> tuple[str, ...]:
         *("--checkpoint-every-epochs", str(checkpoint.every_epochs)),
         *(() if seconds is None else ("--checkpoint-every-seconds", str(seconds))),
         *("--checkpoint-keep", str(checkpoint.keep)),
-        *(() if start is None else ("--init-from", f"$({OUTPUT})/{start}")),
+        *(() if start is None else ("--init-from", f"$({IMAGENET_OUTPUT})/{start}")),
     )

@@ -15,6 +15,7 @@ from imagenet_operator.manifests import labels, names, pod, protection, strategi
 from imagenet_operator.manifests.identity import training_hash
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
 from imagenet_operator.manifests.strategies import Replicas
+from imagenet_spec.names import IMAGENET_ATTEMPT, IMAGENET_SPEC_HASH
 
 
 def build(
@@ -127,8 +128,8 @@ def _template(job: ImageNetJob, attempt: int, replicas: Replicas, settings: Sett
     program = replace(
         program,
         environment={
-            "IMAGENET_ATTEMPT": str(attempt),
-            "IMAGENET_SPEC_HASH": training_hash(job),
+            IMAGENET_ATTEMPT: str(attempt),
+            IMAGENET_SPEC_HASH: training_hash(job),
             **program.environment,
             **replicas.environments[0],
         },

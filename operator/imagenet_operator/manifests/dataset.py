@@ -16,20 +16,13 @@ from imagenet_operator.api.dataset_status import DatasetStatus
 from imagenet_operator.api.fields import SPLIT_DEFAULT
 from imagenet_operator.manifests import labels, names, pod, volumes
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
-from imagenet_operator.manifests.volumes import DATA
+from imagenet_spec.names import EXIT_PERMANENT, EXIT_USAGE, IMAGENET_DATA
 
 FETCH = "fetch"
 INDEX = "index"
 PACK = "pack"
 SEAL = "seal"
 PUBLISH = "publish"
-
-BAD_ARGUMENTS = 2
-PERMANENT = 3
-"""Exit codes of the programs after which a retry would fail in the same way."""
-
-VOLUME_FULL = 4
-"""Exit code of a worker that lacks room on the output volume."""
 
 
 def fetch_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
@@ -109,7 +102,7 @@ def _index_arguments(job: ImageNetJob) -> list[str]:
         *source.index_arguments(validation),
         *spec.source.layout_arguments,
         *_drawn_validation(validation),
-        *("--data", f"$({DATA})"),
+        *("--data", f"$({IMAGENET_DATA})"),
         *("--format", preprocessing.format),
         *resize,
         *("--quality", str(preprocessing.quality)),
@@ -129,7 +122,7 @@ def _class_words(preprocessing: Preprocessing) -> list[str]:
 
 
 def _location(dataset: DatasetStatus) -> list[str]:
-    return ["--data", f"$({DATA})", "--key", dataset.key]
+    return ["--data", f"$({IMAGENET_DATA})", "--key", dataset.key]
 
 
 def _drawn_validation(validation: Validation | None) -> list[str]:
@@ -217,7 +210,7 @@ def _pod_failure_policy() -> Manifest:
                 "onExitCodes": {
                     "containerName": names.CONTAINER,
                     "operator": "In",
-                    "values": [BAD_ARGUMENTS, PERMANENT],
+                    "values": [EXIT_USAGE, EXIT_PERMANENT],
                 },
             },
             {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from imagenet_operator.api.names import DNS_LABEL, LABEL_MAXIMUM
+from imagenet_spec import names as shared
 
 CONTAINER = "main"
 """The container of a pod's program, which is always the first."""
@@ -64,7 +65,7 @@ def output_folder(job_name: str, uid: str) -> str:
 
 def attempt_folder(job_name: str, uid: str, attempt: int) -> str:
     """Return the folder of one attempt's model and logs, on the output volume."""
-    return f"{output_folder(job_name, uid)}/attempts/r{attempt}"
+    return f"{output_folder(job_name, uid)}/{shared.attempt_folder(attempt)}"
 
 
 def dataset_folder(key: str) -> str:

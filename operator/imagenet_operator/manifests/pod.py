@@ -19,16 +19,27 @@ from typing import Any
 from imagenet_operator.api import ImageNetJob, quantities
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.fields import INT32_MAXIMUM
-from imagenet_operator.api.sources.fields import CREDENTIALS
 from imagenet_operator.api.templates.own_program import OwnProgram
 from imagenet_operator.api.training import Cache
 from imagenet_operator.manifests import labels, names, template
 from imagenet_operator.manifests.settings import Settings
-from imagenet_operator.manifests.volumes import CACHE, Mount
+from imagenet_operator.manifests.volumes import Mount
+from imagenet_spec.names import (
+    IMAGENET_CACHE,
+    IMAGENET_CREDENTIALS,
+    IMAGENET_JOB,
+    IMAGENET_JOB_UID,
+    IMAGENET_METRICS_PORT,
+    IMAGENET_NAMESPACE,
+    IMAGENET_PODS_ON_NODE,
+    IMAGENET_ROLE,
+    IMAGENET_SCRATCH,
+    IMAGENET_TERMINATION_LOG,
+    POD_IP,
+    POD_NAME,
+)
 
 SCRATCH = "/scratch"
-PODS_ON_NODE = "IMAGENET_PODS_ON_NODE"
-"""How many pods of its kind run on a pod's node at the same time, if that is known."""
 CREDENTIALS_PATH = "/credentials"
 CACHE_PATH = "/cache"
 SHARED_MEMORY = "shared-memory"
@@ -95,7 +106,7 @@ def of_one_node(pods: int, shares_node: bool, settings: Settings) -> dict[str, s
         settings: The operator's configuration.
     """
     on_node = pods if shares_node or settings.one_node else 1
-    return {PODS_ON_NODE: str(on_node)} if on_node > 1 else {}
+    return {IMAGENET_PODS_ON_NODE: str(on_node)} if on_node > 1 else {}
 
 
 def pod_template(
@@ -219,21 +230,21 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
 
 def _environment(job: ImageNetJob, program: Program, settings: Settings) -> list[Manifest]:
     """Return the variables of a pod; a variable may refer only to earlier ones."""
-    own = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
+    own = {POD_NAME: "metadata.name", POD_IP: "status.podIP"}
     literals = {
-        "IMAGENET_JOB": job.metadata.name,
-        "IMAGENET_NAMESPACE": job.metadata.namespace,
-        "IMAGENET_JOB_UID": job.metadata.uid,
-        "IMAGENET_ROLE": program.role,
-        "IMAGENET_METRICS_PORT": str(settings.metrics_port),
-        "IMAGENET_TERMINATION_LOG": TERMINATION_LOG,
-        "IMAGENET_SCRATCH": SCRATCH,
+        IMAGENET_JOB: job.metadata.name,
+        IMAGENET_NAMESPACE: job.metadata.namespace,
+        IMAGENET_JOB_UID: job.metadata.uid,
+        IMAGENET_ROLE: program.role,
+        IMAGENET_METRICS_PORT: str(settings.metrics_port),
+        IMAGENET_TERMINATION_LOG: TERMINATION_LOG,
+        IMAGENET_SCRATCH: SCRATCH,
         # The root file system is read-only; the home folder and /tmp are on the scratch volume.
-        "HOME": "$(IMAGENET_SCRATCH)",
-        "TMPDIR": "$(IMAGENET_SCRATCH)",
+        "HOME": f"$({IMAGENET_SCRATCH})",
+        "TMPDIR": f"$({IMAGENET_SCRATCH})",
         **{mount.variable: mount.path for mount in program.mounts},
-        **({} if program.secret is None else {CREDENTIALS: CREDENTIALS_PATH}),
-        **({} if program.cache is None else {CACHE: CACHE_PATH}),
+        **({} if program.secret is None else {IMAGENET_CREDENTIALS: CREDENTIALS_PATH}),
+        **({} if program.cache is None else {IMAGENET_CACHE: CACHE_PATH}),
         **program.environment,
     }
     return [

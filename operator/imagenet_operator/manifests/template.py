@@ -24,9 +24,9 @@ from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.api.templates.strategic_merge import POD_TEMPLATE, strategic_merge
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names
+from imagenet_spec.names import IMAGENET_CPUS
 
 THREADS = "OMP_NUM_THREADS"
-CPUS = "IMAGENET_CPUS"
 
 
 def merge(
@@ -160,7 +160,7 @@ def _limit_threads(program: Manifest) -> None:
     if not cores:
         return
     given = {item["name"] for item in program["env"]}
-    threads = {THREADS: math.floor(cores), CPUS: math.ceil(cores)}
+    threads = {THREADS: math.floor(cores), IMAGENET_CPUS: math.ceil(cores)}
     program["env"] += [
         {"name": name, "value": str(max(1, number))}
         for name, number in threads.items()

@@ -10,19 +10,10 @@ from dataclasses import dataclass
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.sources.fields import SOURCE
 from imagenet_operator.api.volumes import VolumeClaim
 from imagenet_operator.errors import InvalidJob, Problem
 from imagenet_operator.manifests import labels, names
-
-DATA = "IMAGENET_DATA"
-OUTPUT = "IMAGENET_OUTPUT"
-CACHE = "IMAGENET_CACHE"
-"""The variable of a worker's volume for the records that it reads from a bucket or a server."""
-DATASET = "IMAGENET_DATASET"
-"""The variable of a worker's dataset, below DATA."""
-RESULTS = "IMAGENET_RESULTS"
-"""The variable of the folder for everything that a job's attempts write, below OUTPUT."""
+from imagenet_spec.names import IMAGENET_DATA, IMAGENET_OUTPUT, IMAGENET_SOURCE
 
 DATASET_PURPOSE = "dataset"
 OUTPUT_PURPOSE = "output"
@@ -64,14 +55,14 @@ def claim_names(job: ImageNetJob) -> set[str]:
 def source(job: ImageNetJob, *, read_only: bool = True) -> Mount | None:
     """Return the mount of the raw images; None if the source has no claim to read from."""
     claim = job.spec.dataset.source.fields.claim
-    return None if claim is None else Mount("source", SOURCE, claim, "/source", read_only)
+    return None if claim is None else Mount("source", IMAGENET_SOURCE, claim, "/source", read_only)
 
 
 def data(job: ImageNetJob, *, read_only: bool = False) -> Mount:
     """Return the mount of the volume that holds the prepared dataset."""
     claim = dataset_claim(job)
     assert claim is not None, "the dataset is in a bucket or on a server"
-    return Mount("data", DATA, claim, "/data", read_only)
+    return Mount("data", IMAGENET_DATA, claim, "/data", read_only)
 
 
 def output(job: ImageNetJob) -> Mount | None:
@@ -79,7 +70,7 @@ def output(job: ImageNetJob) -> Mount | None:
     claim = output_claim(job)
     if claim is None or claim == dataset_claim(job):
         return None
-    return Mount("output", OUTPUT, claim, "/output")
+    return Mount("output", IMAGENET_OUTPUT, claim, "/output")
 
 
 def output_claim(job: ImageNetJob) -> str | None:
@@ -97,15 +88,15 @@ def dataset_path(job: ImageNetJob) -> str:
         return remote
     sealed = job.spec.dataset.sealed_path
     if sealed is not None:
-        return f"$({DATA})/{sealed}"
+        return f"$({IMAGENET_DATA})/{sealed}"
     if job.status.listed is None:
         raise ValueError("the dataset has no key yet: an attempt begins after index has ended")
-    return f"$({DATA})/{names.dataset_folder(job.status.listed.key)}"
+    return f"$({IMAGENET_DATA})/{names.dataset_folder(job.status.listed.key)}"
 
 
 def results_path(job: ImageNetJob) -> str:
     """Return where everything goes that the job's attempts write."""
-    return f"$({OUTPUT})/{names.output_folder(job.metadata.name, job.metadata.uid)}"
+    return f"$({IMAGENET_OUTPUT})/{names.output_folder(job.metadata.name, job.metadata.uid)}"
 
 
 @dataclass(frozen=True)

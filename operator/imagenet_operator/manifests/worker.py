@@ -17,7 +17,8 @@ from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import arguments, rendezvous, volumes
 from imagenet_operator.manifests.pod import Program, of_one_node
 from imagenet_operator.manifests.settings import Settings
-from imagenet_operator.manifests.volumes import DATA, DATASET, OUTPUT, RESULTS, Mount
+from imagenet_operator.manifests.volumes import Mount
+from imagenet_spec.names import IMAGENET_DATA, IMAGENET_DATASET, IMAGENET_OUTPUT, IMAGENET_RESULTS
 
 ROLE = "worker"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -126,8 +127,16 @@ def _arguments(job: ImageNetJob, options: Sequence[str], slots: int | None) -> t
 def _places(job: ImageNetJob, mounts: tuple[Mount, ...]) -> dict[str, str]:
     """Return the variables of the folders of a worker, below its mounts."""
     # Dataset and results are on one volume, which is mounted once.
-    beside = {} if any(mount.variable == OUTPUT for mount in mounts) else {OUTPUT: f"$({DATA})"}
-    return {**beside, DATASET: volumes.dataset_path(job), RESULTS: volumes.results_path(job)}
+    beside = (
+        {}
+        if any(mount.variable == IMAGENET_OUTPUT for mount in mounts)
+        else {IMAGENET_OUTPUT: f"$({IMAGENET_DATA})"}
+    )
+    return {
+        **beside,
+        IMAGENET_DATASET: volumes.dataset_path(job),
+        IMAGENET_RESULTS: volumes.results_path(job),
+    }
 
 
 def _mounts(job: ImageNetJob) -> tuple[Mount, ...]:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.local.pods import expand
 from imagenet_operator.errors import InvalidTemplate
-from imagenet_operator.manifests import dataset, pod
+from imagenet_operator.manifests import dataset
 from imagenet_operator.manifests.settings import Settings
+from imagenet_spec.names import IMAGENET_PODS_ON_NODE
 from support.job_table import FETCHED, JOBS, KEY, TABLE, manifest, read
 from support.random_jobs import jobs
 
@@ -325,7 +326,9 @@ def test_only_fetch_has_the_secret_and_may_write_to_the_cache() -> None:
 
 def pods_on_node(job_manifest: Manifest) -> str | None:
     container = job_manifest["spec"]["template"]["spec"]["containers"][0]
-    values = (item.get("value") for item in container["env"] if item["name"] == pod.PODS_ON_NODE)
+    values = (
+        item.get("value") for item in container["env"] if item["name"] == IMAGENET_PODS_ON_NODE
+    )
     return next(values, None)
 
 

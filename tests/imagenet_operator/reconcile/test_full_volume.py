@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from imagenet_operator.manifests.dataset import VOLUME_FULL
 from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_spec.names import EXIT_VOLUME_FULL
 from support.job_stories import (
     ROOMY,
     condition_of,
@@ -30,7 +30,7 @@ def make(backoff_limit: int, limit: int = 24) -> SimulatedCluster:
 def find_it_full(cluster: SimulatedCluster, number: int) -> None:
     """Let an attempt find the volume full."""
     play(cluster, is_in_attempt(number))
-    cluster.exit(pod(cluster, f"digits-r{number}-worker-0"), VOLUME_FULL, LACKS)
+    cluster.exit(pod(cluster, f"digits-r{number}-worker-0"), EXIT_VOLUME_FULL, LACKS)
     cluster.reconcile()
 
 

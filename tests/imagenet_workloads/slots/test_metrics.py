@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from imagenet_spec.metrics import TRAINING, MetricType, Phase
-from imagenet_workloads.environment import Environment, Role
+from imagenet_workloads.environment import Environment
 from imagenet_workloads.slots.metrics import aggregate
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import ReadingTimes, TrainingRecorder
@@ -43,7 +43,7 @@ def values(page: str) -> dict[str, float]:
 
 def slot(rank: int, images: int, seconds: float, loss: float | None = None) -> str:
     """The page of a slot that has trained one step."""
-    registry = Registry(Environment(job="digits", role=Role.WORKER, attempt=0))
+    registry = Registry(Environment(job="digits", role="worker", attempt=0))
     recorder = TrainingRecorder(registry)
     recorder.plan(epochs=5, batches_per_epoch=20, rank=rank)
     recorder.phase(Phase.TRAINING)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imagenet_spec.names import EVENTS_FILE
 from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.telemetry.events import (
     CheckpointWritten,
@@ -25,7 +26,7 @@ from imagenet_workloads.telemetry.events import (
     read_events,
     to_line,
 )
-from imagenet_workloads.telemetry.log import FILE_NAME, EventLog, log_readably
+from imagenet_workloads.telemetry.log import EventLog, log_readably
 
 SENTENCES: list[tuple[Event, str]] = [
     (Started(0, 2, 0, 0), "attempt 0 starts at epoch 1 batch 0 with 2 workers"),
@@ -103,7 +104,7 @@ def test_a_log_holds_its_events_in_order_with_their_times(
         log.write(Started(0, 2, 0, 0))
         assert len(log.path.read_text().splitlines()) == 1, "each line is there at once"
         log.write(Finished(1))
-    assert list(read_events(tmp_path / "r0" / FILE_NAME)) == [
+    assert list(read_events(tmp_path / "r0" / EVENTS_FILE)) == [
         (10.0, Started(0, 2, 0, 0)),
         (11.5, Finished(1)),
     ]
@@ -115,13 +116,13 @@ def test_a_second_writer_appends_after_a_line_that_was_cut_off(
 ) -> None:
     with EventLog(tmp_path) as log:
         log.write(Started(0, 2, 0, 0))
-    with (tmp_path / FILE_NAME).open("a") as file:
+    with (tmp_path / EVENTS_FILE).open("a") as file:
         file.write('{"time": 3, "eve')
     with EventLog(tmp_path) as log:
         log.write(Finished(1))
-    events = [event for _, event in read_events(tmp_path / FILE_NAME)]
+    events = [event for _, event in read_events(tmp_path / EVENTS_FILE)]
     assert events == [Started(0, 2, 0, 0), Finished(1)]
-    assert f"{tmp_path / FILE_NAME}:2 is ignored" in caplog.text
+    assert f"{tmp_path / EVENTS_FILE}:2 is ignored" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -152,8 +153,8 @@ def test_kinds_and_fields_of_a_later_version_are_passed_over() -> None:
 
 def test_a_log_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{tmp_path}/metrics.jsonl: cannot be read: No such"):
-        list(read_events(tmp_path / FILE_NAME))
-    (tmp_path / FILE_NAME).mkdir()
+        list(read_events(tmp_path / EVENTS_FILE))
+    (tmp_path / EVENTS_FILE).mkdir()
     with pytest.raises(
         StorageError, match=f"cannot write {tmp_path}/metrics.jsonl: Is a directory"
     ):
@@ -161,7 +162,7 @@ def test_a_log_that_cannot_be_read_or_written(tmp_path: Path) -> None:
 
 
 def test_a_full_volume_is_named(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).symlink_to("/dev/full")
+    (tmp_path / EVENTS_FILE).symlink_to("/dev/full")
     with (
         pytest.raises(StorageError, match=r"metrics\.jsonl: No space left on device"),
         EventLog(tmp_path) as log,
@@ -193,8 +194,8 @@ def test_a_killed_writer_leaves_all_of_its_lines(tmp_path: Path) -> None:
         process.kill()
         assert process.wait(timeout=30) == -signal.SIGKILL
     # Linux may end a write at the end of a page, so only the line in progress can be cut off.
-    written, _, _ = (tmp_path / FILE_NAME).read_text().rpartition("\n")
-    events = [event for _, event in read_events(tmp_path / FILE_NAME)]
+    written, _, _ = (tmp_path / EVENTS_FILE).read_text().rpartition("\n")
+    events = [event for _, event in read_events(tmp_path / EVENTS_FILE)]
     assert [event.batch for event in events if isinstance(event, Progress)] == list(
         range(len(written.splitlines()))
     )
@@ -244,6 +245,6 @@ def test_a_writer_that_comes_late_overwrites_nothing(tmp_path: Path) -> None:
     with EventLog(tmp_path) as first, EventLog(tmp_path) as second:
         for epochs in range(4):
             (first, second)[epochs % 2].write(Finished(epochs))
-    assert [event for _, event in read_events(tmp_path / FILE_NAME)] == [
+    assert [event for _, event in read_events(tmp_path / EVENTS_FILE)] == [
         Finished(epochs) for epochs in range(4)
     ]

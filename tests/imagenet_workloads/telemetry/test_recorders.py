@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from imagenet_spec import metrics
-from imagenet_workloads.environment import Environment, Role
+from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry import training as recorders
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 from imagenet_workloads.telemetry.registry import Registry
@@ -14,7 +14,7 @@ from imagenet_workloads.telemetry.training import TrainingRecorder
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     monkeypatch.setattr(recorders, "throttled_seconds", lambda: 3.5)
-    return Registry(Environment(job="digits", role=Role.WORKER))
+    return Registry(Environment(job="digits", role="worker"))
 
 
 def values(registry: Registry) -> dict[str, float]:

@@ -4,10 +4,10 @@ import pytest
 from prometheus_client import generate_latest
 
 from imagenet_spec import metrics
-from imagenet_workloads.environment import Environment, Role
+from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry.registry import Registry
 
-WORKER = Environment(job="digits", namespace="vision", role=Role.WORKER, attempt=2)
+WORKER = Environment(job="digits", namespace="vision", role="worker", attempt=2)
 LABELS = {"imagenet_job": "digits", "namespace": "vision", "role": "worker", "attempt": "2"}
 
 

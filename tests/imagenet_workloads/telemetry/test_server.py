@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from imagenet_spec import metrics
-from imagenet_workloads.environment import Environment, Role
+from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry import server as telemetry_server
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.server import serve, start
@@ -32,7 +32,7 @@ def scrape(ip: str, port: int) -> str:
 
 def test_a_scrape_shows_what_was_recorded(address: tuple[str, int]) -> None:
     environment = Environment(
-        pod_ip=address[0], metrics_port=address[1], job="digits", role=Role.WORKER, attempt=0
+        pod_ip=address[0], metrics_port=address[1], job="digits", role="worker", attempt=0
     )
     registry = Registry(environment)
     registry.add(metrics.TRAIN_IMAGES, 512)

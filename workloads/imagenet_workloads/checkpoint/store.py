@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from imagenet_spec.names import ATTEMPTS_FOLDER
 from imagenet_workloads.checkpoint import room
 from imagenet_workloads.checkpoint.atomic_folders import make_folder, remove, sync, temporary_path
 from imagenet_workloads.checkpoint.manifest import (
@@ -80,7 +81,7 @@ class CheckpointStore:
         """
         if keep < 1:
             raise InputError(f"checkpoints to keep: {keep} given, at least 1 is needed")
-        self._attempts = output / "attempts"
+        self._attempts = output / ATTEMPTS_FOLDER
         self._attempt = attempt
         self._identity = identity
         self._keep = keep
@@ -326,7 +327,7 @@ def _named(path: Path, worked: Callable[[], None]) -> Checkpoint:
     """
     if (path / FILE_NAME).exists():
         return _verified(path, CheckpointManifest.read(path), worked)
-    attempts = [(0, path), *_attempts(path / "attempts")]
+    attempts = [(0, path), *_attempts(path / ATTEMPTS_FOLDER)]
     found = [
         (position, number, folder)
         for number, attempt in attempts

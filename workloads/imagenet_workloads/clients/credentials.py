@@ -4,17 +4,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from imagenet_spec.names import IMAGENET_CREDENTIALS
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
-
-FOLDER = "IMAGENET_CREDENTIALS"
 
 
 class Credentials:
     """The keys of a Secret; empty if the manifest names none."""
 
     def __init__(self, variables: Mapping[str, str] = os.environ) -> None:
-        folder = variables.get(FOLDER)
+        folder = variables.get(IMAGENET_CREDENTIALS)
         self._folder = None if folder is None else Path(folder)
 
     @property

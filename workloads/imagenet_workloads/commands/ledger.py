@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from imagenet_spec.names import EVERY_ATTEMPT, RESULT_FILE
 from imagenet_workloads.arguments import path
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _check(options: argparse.Namespace) -> int:
     from imagenet_workloads.train.ledger_check import check, find_runs
 
     runs = find_runs(options.folder)
-    is_finished = any(options.folder.glob("attempts/r*/result.json"))
+    is_finished = any(options.folder.glob(f"{EVERY_ATTEMPT}/{RESULT_FILE}"))
     identities = None
     if options.dataset is not None:
         dataset = read_dataset(options.dataset)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from imagenet_spec.names import ATTEMPTS_FOLDER, IMAGENET_ATTEMPT, IMAGENET_RESULTS, POD_NAME
 from imagenet_workloads.process.program import INTERRUPTED, TERMINATED
 
 FOLDER = "last-lines"
@@ -36,11 +37,11 @@ class LastLines:
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> Self | None:
         """Return those of a pod; None if it has no output volume or no attempt."""
-        names = ("IMAGENET_RESULTS", "IMAGENET_ATTEMPT", "POD_NAME")
+        names = (IMAGENET_RESULTS, IMAGENET_ATTEMPT, POD_NAME)
         results, attempt, pod = (variables.get(name) for name in names)
         if not (results and attempt and pod):
             return None
-        return cls(Path(results) / "attempts" / f"r{attempt}" / FOLDER / f"{pod}.txt")
+        return cls(Path(results) / ATTEMPTS_FOLDER / f"r{attempt}" / FOLDER / f"{pod}.txt")
 
     def divert(self) -> None:
         """In the child: send the standard error to the parent."""

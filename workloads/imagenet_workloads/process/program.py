@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Never
 
+from imagenet_spec.names import IMAGENET_TERMINATION_LOG
 from imagenet_workloads.errors import StorageError, WorkloadError
 from imagenet_workloads.process import missing_library
 
@@ -94,7 +95,7 @@ def write_termination_message(message: str, variables: Mapping[str, str] = os.en
         StorageError: The file cannot be written.
         ValueError: The message is longer.
     """
-    path = variables.get("IMAGENET_TERMINATION_LOG")
+    path = variables.get(IMAGENET_TERMINATION_LOG)
     if not path:
         return
     content = message.encode()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from errno import ECONNRESET, EHOSTUNREACH, EPIPE, ETIMEDOUT
 from typing import Self
 
+from imagenet_spec.names import IMAGENET_HOROVOD_HOSTS, POD_IP
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, never, number
 from imagenet_workloads.rendezvous.slot import Slot, SlotVariables
@@ -85,9 +86,9 @@ def local_members(workers: int, servers: int, free_port: Callable[[], int]) -> l
     """Return the rendezvous and the slots, as those of one pod."""
     host, port = "localhost", str(free_port())
     rendezvous = {
-        "IMAGENET_HOROVOD_HOSTS": f"{host}:{workers}",
+        IMAGENET_HOROVOD_HOSTS: f"{host}:{workers}",
         "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
-        "POD_IP": LOOPBACK,
+        POD_IP: LOOPBACK,
     }
     common = {
         "HOROVOD_CONTROLLER": "gloo",

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 
 from imagenet_spec import metrics
+from imagenet_spec.names import IMAGENET_HOROVOD_HOSTS
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.rendezvous import number
@@ -27,7 +28,6 @@ from imagenet_workloads.telemetry.registry import Registry
 
 _log = logging.getLogger(__name__)
 
-HOSTS = "IMAGENET_HOROVOD_HOSTS"
 PORT = "HOROVOD_GLOO_RENDEZVOUS_PORT"
 
 
@@ -59,15 +59,15 @@ def read_hosts(variables: Mapping[str, str]) -> list[tuple[str, int]]:
     Raises:
         InputError: The variable is missing or invalid.
     """
-    text = variables.get(HOSTS, "")
+    text = variables.get(IMAGENET_HOROVOD_HOSTS, "")
     hosts = []
     for part in text.split(","):
         name, _, slots = part.strip().rpartition(":")
         if not name or not slots.isascii() or not slots.isdecimal() or int(slots) < 1:
-            raise InputError(f"{HOSTS} is {text!r}; write NAME:SLOTS,NAME:SLOTS,…")
+            raise InputError(f"{IMAGENET_HOROVOD_HOSTS} is {text!r}; write NAME:SLOTS,NAME:SLOTS,…")
         hosts.append((name, int(slots)))
     if len({name for name, _ in hosts}) < len(hosts):
-        raise InputError(f"{HOSTS} is {text!r}; a name may occur once")
+        raise InputError(f"{IMAGENET_HOROVOD_HOSTS} is {text!r}; a name may occur once")
     return hosts
 
 
@@ -95,7 +95,7 @@ def run(variables: Mapping[str, str]) -> None:
         rendezvous = _Server((address, port), scopes, arrivals, registry)
     except OSError as error:
         raise WorkloadError(f"cannot listen on {address} port {port}: {error.strerror}") from error
-    _log.info("rendezvous for %s at %s:%d", variables[HOSTS], address, port)
+    _log.info("rendezvous for %s at %s:%d", variables[IMAGENET_HOROVOD_HOSTS], address, port)
     with rendezvous:
         rendezvous.serve_forever()
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from imagenet_spec.names import IMAGENET_METRICS_PORT, IMAGENET_TERMINATION_LOG, POD_IP
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.process import parent_death_signal
@@ -121,8 +122,8 @@ def launch(
         wait_for_port(who, first.awaited, first.host, first.port, join_timeout)
     with tempfile.TemporaryDirectory(dir=environment.scratch) as folder:
         for local_rank, share in enumerate(shares):
-            share["IMAGENET_TERMINATION_LOG"] = str(Path(folder, str(local_rank)))
-        metrics.begin([(share["POD_IP"], int(share["IMAGENET_METRICS_PORT"])) for share in shares])
+            share[IMAGENET_TERMINATION_LOG] = str(Path(folder, str(local_rank)))
+        metrics.begin([(share[POD_IP], int(share[IMAGENET_METRICS_PORT])) for share in shares])
         failed = _run(whole, shares, grace)
         if text := _termination_message(failed, Path(folder)):
             leave_message(text, variables)

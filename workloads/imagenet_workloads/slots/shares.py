@@ -6,6 +6,7 @@ Pure; `launcher` starts the slots with it.
 import ipaddress
 from collections.abc import Mapping, Sequence
 
+from imagenet_spec.names import IMAGENET_CPUS, IMAGENET_METRICS_PORT, POD_IP
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.rendezvous import number
 from imagenet_workloads.rendezvous.slot import MOST_PROCESSES, SlotVariables
@@ -46,7 +47,7 @@ def environments(
         own = {
             names.rank: str(first + local_rank),
             names.local_rank: str(local_rank),
-            "IMAGENET_METRICS_PORT": str(FIRST_METRICS_PORT + local_rank),
+            IMAGENET_METRICS_PORT: str(FIRST_METRICS_PORT + local_rank),
         }
         if share:
             own["CUDA_VISIBLE_DEVICES"] = ",".join(devices[local_rank * share :][:share])
@@ -82,11 +83,11 @@ def metrics_address(launcher: int) -> str:
 
 
 def _common(variables: Mapping[str, str], slots: int, launcher: int) -> dict[str, str]:
-    changed = {"POD_IP": metrics_address(launcher)}
-    for name in ("OMP_NUM_THREADS", "IMAGENET_CPUS"):
+    changed = {POD_IP: metrics_address(launcher)}
+    for name in ("OMP_NUM_THREADS", IMAGENET_CPUS):
         if variables.get(name, "").isdecimal():
             changed[name] = str(max(int(variables[name]) // slots, 1))
-    if "HOROVOD_GLOO_IFACE" not in variables and _is_loopback(variables.get("POD_IP", "")):
+    if "HOROVOD_GLOO_IFACE" not in variables and _is_loopback(variables.get(POD_IP, "")):
         # All pods are on this machine, whose own name may lead to an address that it cannot reach.
         changed["HOROVOD_GLOO_IFACE"] = "lo"
     return changed

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from imagenet_spec.names import EVENTS_FILE, EVERY_ATTEMPT
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.telemetry.events import (
     EpochFinished,
@@ -17,7 +18,6 @@ from imagenet_workloads.telemetry.events import (
     Validated,
     read_events,
 )
-from imagenet_workloads.telemetry.log import FILE_NAME
 
 
 @dataclass
@@ -57,14 +57,14 @@ def attempt_folders(paths: Sequence[Path]) -> list[Path]:
     """
     folders: list[Path] = []
     for path in paths:
-        if (path / FILE_NAME).exists():
+        if (path / EVENTS_FILE).exists():
             folders.append(path)
             continue
-        logs = path.glob(f"attempts/r[0-9]*/{FILE_NAME}")
+        logs = path.glob(f"{EVERY_ATTEMPT}/{EVENTS_FILE}")
         found = sorted(logs, key=lambda log: (len(log.parent.name), log.parent.name))
         if not found:
             raise InputError(
-                f"{path}: has no {FILE_NAME}; give the folder of an attempt (…/attempts/rN), "
+                f"{path}: has no {EVENTS_FILE}; give the folder of an attempt (…/attempts/rN), "
                 "or of a job with its attempts"
             )
         folders.extend(log.parent for log in found)
@@ -80,9 +80,9 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
     runs: list[Run] = []
     names = []
     for folder in folders:
-        names.append(str(folder / FILE_NAME))
+        names.append(str(folder / EVENTS_FILE))
         run: Run | None = None
-        for time, event in read_events(folder / FILE_NAME):
+        for time, event in read_events(folder / EVENTS_FILE):
             if isinstance(event, Started):
                 run = Run(start=(time, event), end=time)
                 runs.append(run)

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from imagenet_spec.names import EVENTS_FILE
 from imagenet_workloads.errors import output_error
 from imagenet_workloads.telemetry.events import Event, to_line
 
-FILE_NAME = "metrics.jsonl"
 READABLE_NAME = "train.log"
 
 _log = logging.getLogger("imagenet_workloads.training")
@@ -38,7 +38,7 @@ class EventLog:
         Raises:
             StorageError: The folder or file cannot be written.
         """
-        self.path = folder / FILE_NAME
+        self.path = folder / EVENTS_FILE
         self._clock = clock
         try:
             folder.mkdir(parents=True, exist_ok=True)

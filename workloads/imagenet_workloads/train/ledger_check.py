@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_spec.names import EVERY_ATTEMPT
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.ledger import FOLDER, Identities, LedgerFile, Start
 from imagenet_workloads.train.order import Integers, Order
@@ -69,7 +70,7 @@ def find_runs(output: Path) -> list[Run]:
         InputError: there are none, or one is damaged.
     """
     files = []
-    for path in sorted(output.glob(f"attempts/r*/{FOLDER}/epoch-*")):
+    for path in sorted(output.glob(f"{EVERY_ATTEMPT}/{FOLDER}/epoch-*")):
         number = path.parent.parent.name[1:]
         if number.isdecimal() and (file := LedgerFile.open(path, int(number))) is not None:
             files.append(file)

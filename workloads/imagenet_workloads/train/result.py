@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from imagenet_spec.metrics import TimePhase
+from imagenet_spec.names import RESULT_FILE
 from imagenet_workloads.checkpoint import room
 from imagenet_workloads.errors import output_error
 from imagenet_workloads.telemetry.events import Read
@@ -29,7 +30,6 @@ from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.receipts import Receipt
 from imagenet_workloads.train.reporter import finite
 
-FILE_NAME = "result.json"
 MODEL = "model"
 
 
@@ -137,7 +137,7 @@ def write_result(
     model = export(folder / MODEL, result.epochs)
     if labels:
         _write_json(folder / "labels.json", list(labels))
-    _write_json(folder / FILE_NAME, result.document(model, now))
+    _write_json(folder / RESULT_FILE, result.document(model, now))
 
 
 def write_reading(folder: Path, result: Result, read: Read, now: datetime) -> None:
@@ -151,7 +151,7 @@ def write_reading(folder: Path, result: Result, read: Read, now: datetime) -> No
         "workers": read.workers,
         "imagesPerSecond": read.images_per_second,
     }
-    _write_json(folder / FILE_NAME, {**result.document({}, now), "reading": reading})
+    _write_json(folder / RESULT_FILE, {**result.document({}, now), "reading": reading})
 
 
 def _validation(counts: Counts) -> dict[str, Any]:

@@ -19,6 +19,12 @@ from functools import partial
 from itertools import count, zip_longest
 from pathlib import Path
 
+from imagenet_spec.names import (
+    IMAGENET_ATTEMPT,
+    IMAGENET_JOB_UID,
+    IMAGENET_SPEC_HASH,
+    attempt_folder,
+)
 from imagenet_workloads.checkpoint.manifest import CheckpointManifest, Identity, Position
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
@@ -189,7 +195,7 @@ def train_again(
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch)
         shutil.copytree(
-            target.checkpoint, output / "attempts/r0/checkpoints" / target.checkpoint.name
+            target.checkpoint, output / attempt_folder(0) / "checkpoints" / target.checkpoint.name
         )
         environment = _environment(launch, manifest.identity)
         arguments = _arguments(launch, output, target)
@@ -250,9 +256,9 @@ def _are_over(processes: Sequence[tuple[LocalMember, subprocess.Popen[bytes]]]) 
 
 def _environment(launch: Launch, identity: Identity) -> dict[str, str]:
     found = os.environ | {
-        "IMAGENET_JOB_UID": identity.job_uid,
-        "IMAGENET_SPEC_HASH": identity.spec_hash,
-        "IMAGENET_ATTEMPT": "1",
+        IMAGENET_JOB_UID: identity.job_uid,
+        IMAGENET_SPEC_HASH: identity.spec_hash,
+        IMAGENET_ATTEMPT: "1",
     }
     found.pop("OMP_NUM_THREADS", None)
     return found if launch.threads is None else {**found, "OMP_NUM_THREADS": launch.threads}
@@ -272,7 +278,7 @@ def _arguments(launch: Launch, output: Path, target: Target) -> list[str]:
 
 def _reached(output: Path, begun: Position, target: Target) -> Mapping[str, str] | None:
     """Return the SHA-256 of each part at the target; None if training has not got there."""
-    attempt = output / "attempts/r1"
+    attempt = output / attempt_folder(1)
     if target.is_checkpoint:
         folder = attempt / "checkpoints" / target.position.name
         if not folder.exists():

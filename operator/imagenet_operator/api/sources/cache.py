@@ -8,7 +8,8 @@ from annotated_types import Ge, Le
 
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.fields import ObjectName, given_options
-from imagenet_operator.api.sources.fields import SOURCE, SourceFields
+from imagenet_operator.api.sources.fields import SourceFields
+from imagenet_spec.names import IMAGENET_SOURCE
 
 
 class Cache(Model):
@@ -54,4 +55,4 @@ class RemoteSource(SourceFields):
     @property
     def cache_arguments(self) -> list[str]:
         """The arguments of fetch, index and pack that name the cache."""
-        return [] if self.cache is None else ["--cache", f"$({SOURCE})"]
+        return [] if self.cache is None else ["--cache", f"$({IMAGENET_SOURCE})"]

@@ -10,12 +10,6 @@ from typing import Any, ClassVar
 
 from imagenet_operator.api.base import Model, Rule
 
-SOURCE = "IMAGENET_SOURCE"
-"""The variable of the folder where pods find `SourceFields.claim`."""
-
-CREDENTIALS = "IMAGENET_CREDENTIALS"
-"""The variable of the folder where pods find `SourceFields.secret`: one file for each key."""
-
 
 class SourceFields(Model):
     """The fields of one kind of source. Those of the class itself are for the rest."""

@@ -19,7 +19,8 @@ from imagenet_operator.api.fields import (
     Text,
     stays_below,
 )
-from imagenet_operator.api.sources.fields import SOURCE, SourceFields
+from imagenet_operator.api.sources.fields import SourceFields
+from imagenet_spec.names import IMAGENET_SOURCE
 
 
 class ServedFolder(Model):
@@ -162,7 +163,7 @@ class PreparedSource(SourceFields):
     def reading_arguments(self, validation: Any) -> list[str]:
         """Return the folder of the dataset that is made smaller."""
         del validation
-        return ["--prepared", f"$({SOURCE})/{self.path}"]
+        return ["--prepared", f"$({IMAGENET_SOURCE})/{self.path}"]
 
     @property
     def secret(self) -> str | None:

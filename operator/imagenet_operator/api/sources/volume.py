@@ -15,11 +15,11 @@ from imagenet_operator.api.fields import (
     stays_below,
 )
 from imagenet_operator.api.sources.fields import (
-    SOURCE,
     SourceFields,
     annotations_option,
     needs_volume,
 )
+from imagenet_spec.names import IMAGENET_SOURCE
 
 
 class VolumeSource(SourceFields):
@@ -96,4 +96,4 @@ class VolumeSource(SourceFields):
 
 
 def _on_claim(path: str) -> str:
-    return f"$({SOURCE})/{path}"
+    return f"$({IMAGENET_SOURCE})/{path}"

@@ -25,6 +25,7 @@ from imagenet_operator.api.templates.conflicts import (
 )
 from imagenet_operator.api.templates.own_program import MAIN_CONTAINER, OwnProgram
 from imagenet_operator.errors import Problem
+from imagenet_spec.names import JOB_COMPLETION_INDEX
 
 GPU_RESOURCE = "nvidia.com/gpu"
 METRICS_PORT = "metrics"
@@ -34,7 +35,7 @@ _OWNED_LABELS = re.compile(
     r"training\.imagenet\.dev/.*|app\.kubernetes\.io/(managed-by|name)"
     r"|(batch\.kubernetes\.io/)?(job-name|controller-uid|job-completion-index)"
 )
-_OWNED_VARIABLES = ("IMAGENET_*", "POD_*", "JOB_COMPLETION_INDEX")
+_OWNED_VARIABLES = ("IMAGENET_*", "POD_*", JOB_COMPLETION_INDEX)
 """Variables of any strategy; each strategy names its own."""
 
 _OWNED_VOLUMES = frozenset({"source", "data", "output", "scratch", "shared-memory"})

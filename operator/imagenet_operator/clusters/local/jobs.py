@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.local.objects import is_ending, is_terminal, timestamp
+from imagenet_spec.names import JOB_COMPLETION_INDEX
 
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 _FIRST_DELAY = timedelta(seconds=1)
@@ -263,7 +264,7 @@ class JobController:
             reference = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_ANNOTATION}']"}}
             for container in template["spec"]["containers"]:
                 container.setdefault("env", []).append(
-                    {"name": "JOB_COMPLETION_INDEX", "valueFrom": reference}
+                    {"name": JOB_COMPLETION_INDEX, "valueFrom": reference}
                 )
         return {"apiVersion": "v1", "kind": "Pod", **template}
 

@@ -14,11 +14,9 @@ from imagenet_operator.manifests import names, rendezvous, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
+from imagenet_spec.names import IMAGENET_HOROVOD_HOSTS
 
 RENDEZVOUS = "rendezvous"
-
-HOSTS = "IMAGENET_HOROVOD_HOSTS"
-"""Horovod's host assignments, ``NAME:SLOTS,…``, for the rendezvous."""
 
 IDLE_CYCLE = {"HOROVOD_IDLE_CYCLE_TIME": "100"}
 """The cycle of an idle Horovod thread in milliseconds; gradients wake it. Only the Horovod of the
@@ -55,7 +53,7 @@ def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
         image=settings.images[job.spec.training.framework].cpu,
         grace_period_seconds=settings.grace_period_seconds,
         environment={
-            HOSTS: ",".join(f"{host}:{_slots(job)}" for host in hosts),
+            IMAGENET_HOROVOD_HOSTS: ",".join(f"{host}:{_slots(job)}" for host in hosts),
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.RENDEZVOUS_PORT),
         },
         ports={"training": rendezvous.RENDEZVOUS_PORT},

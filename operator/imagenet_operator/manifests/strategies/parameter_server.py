@@ -14,6 +14,7 @@ from imagenet_operator.manifests import arguments, names, rendezvous, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
+from imagenet_spec.names import IMAGENET_WORKER_PROGRAM
 
 SCHEDULER = "scheduler"
 SERVER = "server"
@@ -70,7 +71,7 @@ def _worker_program(job: ImageNetJob, role: str) -> dict[str, str]:
     """Return the variables by which a server knows that workers of dist_sync send no optimizer."""
     if role != SERVER or own_program.has_command(job.spec.training.workers.template):
         return {}
-    return {"IMAGENET_WORKER_PROGRAM": "imagenet-train"}
+    return {IMAGENET_WORKER_PROGRAM: "imagenet-train"}
 
 
 def _environment(job: ImageNetJob, attempt: int, role: str) -> dict[str, str]:

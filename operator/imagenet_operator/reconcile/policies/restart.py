@@ -29,10 +29,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from imagenet_operator.api.status import MemberStatus
-from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT, VOLUME_FULL
 from imagenet_operator.reconcile.policies import memory, start_errors, storage
 from imagenet_operator.reconcile.policies.members import TERMINAL
 from imagenet_operator.reconcile.types import Charge, End, MemberPod
+from imagenet_spec.names import EXIT_PERMANENT, EXIT_USAGE, EXIT_VOLUME_FULL
 
 EVICTED: Final = "EvictedByKueue"
 """The reason of an attempt whose quota Kueue has taken back."""
@@ -178,10 +178,10 @@ def _failure(failed: Sequence[MemberStatus], *, own_program: bool) -> End:
             return End(storage.EXCEEDED, message, Charge.FAILURE)
     ours = [member for member in failed if not (own_program and member.role == "worker")]
     for member in ours:
-        if member.exit_code in (BAD_ARGUMENTS, PERMANENT):
+        if member.exit_code in (EXIT_USAGE, EXIT_PERMANENT):
             return End("PermanentFailure", _termination_message(member), Charge.PERMANENT)
     for member in ours:
-        if member.exit_code == VOLUME_FULL:
+        if member.exit_code == EXIT_VOLUME_FULL:
             message = f"waiting for room on the output volume: {_termination_message(member)}"
             return End(FULL_VOLUME, message, Charge.FULL_VOLUME)
     return End("MemberFailed", _termination_message(failed[0]), Charge.FAILURE)
