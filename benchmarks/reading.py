@@ -33,10 +33,10 @@ from benchmarks.throttled_disk import (
     throttled_disk,
 )
 
+from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.dataset import RECORD_IO, TF_RECORD
 from imagenet_workloads.frameworks.mxnet.data import choose
-from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 
 BENCH = Path("build/bench")
 CORES, BATCH = 2, 64

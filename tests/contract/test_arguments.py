@@ -23,7 +23,7 @@ from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.api.strategies.single import Single
 from imagenet_operator.api.training import TrainingSpec
-from imagenet_workloads.train.options.kinds import MOST_SIZES
+from imagenet_spec.program.kinds import MOST_SIZES
 from support.argument_lists import (
     GOOD,
     OWN_PROGRAMS,

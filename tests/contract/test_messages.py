@@ -52,7 +52,6 @@ OF_SOURCES = ("--http-", "--s3-", "--hf-", "--kaggle-", "--synthetic-")
 PROGRAMS = REPOSITORY / "workloads" / "imagenet_workloads"
 PARSERS = (
     *("commands", "train/options/command_line.py", "train/options/reader.py"),
-    *("train/options/groups.py", "train/options/declare.py"),
     "frameworks/mxnet/description.py",
 )
 """Modules whose errors are about a command line alone; `validate` finds what they refuse."""

@@ -7,13 +7,13 @@ import pytest
 
 from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS
 from imagenet_operator.api.networks import SMALL_IMAGE, Network, own_side
+from imagenet_spec.program.train import ModelOptions
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import networks
 from imagenet_workloads.frameworks.pytorch import networks as pytorch
 from imagenet_workloads.frameworks.tensorflow import networks as keras
 from imagenet_workloads.train.networks import SMALL_IMAGE as SMALL_IMAGE_OF_TRAINING
 from imagenet_workloads.train.networks import Family, NetworkRequest
-from imagenet_workloads.train.options.groups import ModelOptions
 
 CLASSES = 10
 INPUTS = ("data", "softmax_label")

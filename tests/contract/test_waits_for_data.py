@@ -14,6 +14,7 @@ import pytest
 
 from imagenet_operator.reconcile.policies.data_wait import Cause, cause
 from imagenet_operator.reconcile.step_window import Steps
+from imagenet_spec.program.train import PROCESSES, AugmentationOptions
 from imagenet_workloads.arguments import throttled_seconds
 from imagenet_workloads.clients.folders import ServedFolder
 from imagenet_workloads.clients.http import HttpClient
@@ -22,7 +23,6 @@ from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import Decoding, OrderedTraining, WorkerShare
 from imagenet_workloads.reading.records import Records
 from imagenet_workloads.reading.remote_records import open_remote_split
-from imagenet_workloads.train.options.groups import PROCESSES, AugmentationOptions
 from imagenet_workloads.train.order import Order
 from support import control_groups
 from support.control_groups import limited

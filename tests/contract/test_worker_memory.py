@@ -12,6 +12,7 @@ import pytest
 from imagenet_operator.api import ImageNetJob, worker_memory
 from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_spec.names import IMAGENET_CPUS
+from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.commands import train
 from imagenet_workloads.dataset import RECORD_IO
 from imagenet_workloads.frameworks.mxnet.data import choose
@@ -23,7 +24,6 @@ from imagenet_workloads.reading.windows import Wanted, Windows
 from imagenet_workloads.rendezvous.ddp import Process
 from imagenet_workloads.train import order
 from imagenet_workloads.train.inputs import Inputs
-from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from support.image_splits import open_images
 from support.job_table import manifest, members, read
 from support.tiny_dataset import write_dataset

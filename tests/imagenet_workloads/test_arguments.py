@@ -1,76 +1,13 @@
-"""The types of the preparing programs' arguments: what they take, and how they refuse the rest."""
+"""What the command lines of the preparing programs share, and the cores of a process."""
 
 import os
-from argparse import ArgumentTypeError
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from imagenet_workloads import arguments
 from imagenet_workloads.commands import index, pack, seal
-
-
-@pytest.mark.parametrize(
-    ("type", "text", "value"),
-    [
-        (arguments.natural, "0", 0),
-        (arguments.natural, "007", 7),
-        (arguments.count, "1", 1),
-        (arguments.quality, "100", 100),
-        (arguments.edge, "16384", 16384),
-        (arguments.fraction, "0", 0.0),
-        (arguments.fraction, "1e-3", 0.001),
-        (arguments.image_shape, "3,224,299", (3, 224, 299)),
-        (arguments.image_shape, "3, 8, 9", (3, 8, 9)),
-        (arguments.key, "00ff", "00ff"),
-    ],
-)
-def test_takes(type: Callable[[str], Any], text: str, value: object) -> None:
-    assert type(text) == value
-
-
-@pytest.mark.parametrize(
-    ("type", "text", "message"),
-    [
-        (arguments.natural, "-1", "'-1' is not a whole number of at least 0"),
-        (arguments.natural, "1_0", "'1_0' is not a whole number of at least 0"),
-        (arguments.natural, " 7", "' 7' is not a whole number of at least 0"),
-        (arguments.natural, "٣", "'٣' is not a whole number of at least 0"),
-        (arguments.natural, "", "'' is not a whole number of at least 0"),
-        (arguments.count, "0", "must be at least 1, not 0"),
-        (arguments.count, "2.0", "'2.0' is not a whole number of at least 1"),
-        (arguments.quality, "101", "must be from 1 to 100, not 101"),
-        (arguments.edge, "16385", "must be from 1 to 16384, not 16385"),
-        (arguments.fraction, "half", "'half' is not a number"),
-        (arguments.fraction, "1.01", "must be from 0 to 1, not 1.01"),
-        (arguments.fraction, "nan", "must be from 0 to 1, not nan"),
-        (arguments.fraction, "-0.1", "must be from 0 to 1, not -0.1"),
-        (arguments.image_shape, "1,28,28", "must be 3,HEIGHT,WIDTH as in 3,224,224"),
-        (arguments.image_shape, "3,28", "must be 3,HEIGHT,WIDTH as in 3,224,224"),
-        (arguments.image_shape, "3,0,28", "must be from 1 to 16384, not 0"),
-        (arguments.key, "../x", "'../x' is not a key"),
-        (arguments.key, "ABC", "'ABC' is not a key"),
-        (arguments.key, "", "'' is not a key"),
-    ],
-)
-def test_refuses(type: Callable[[str], Any], text: str, message: str) -> None:
-    with pytest.raises(ArgumentTypeError) as caught:
-        type(text)
-    assert message in str(caught.value)
-
-
-@given(text=st.text(max_size=12))
-def test_a_key_is_always_a_plain_folder_s_name(text: str) -> None:
-    try:
-        assert arguments.key(text) == text
-    except ArgumentTypeError:
-        return
-    assert text.isalnum()
-    assert text == text.lower()
 
 
 @pytest.mark.parametrize(

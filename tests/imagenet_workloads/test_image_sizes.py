@@ -97,7 +97,7 @@ def test_a_framework_of_one_size_refuses_them_in_one_line(
             ("--image-sizes", ",".join(f"{epoch}:128" for epoch in range(9))),
             "9 sizes are too many: write 8 at most",
         ),
-        (("--validation-size", "0"), "--validation-size: 0 is too small"),
+        (("--validation-size", "0"), "--validation-size: must be at least 1, not 0"),
     ],
 )
 def test_mistakes_are_one_line(

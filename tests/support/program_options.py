@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 
 from imagenet_operator.api.options import OPERATOR_OPTIONS
+from imagenet_spec.program.presets import IMAGENET_AUGMENTATION, PRESETS
 from imagenet_workloads.commands.train import build_parser
-from imagenet_workloads.train.options.presets import IMAGENET_AUGMENTATION, PRESETS
 from support.pod_subset import REPOSITORY
 
 MODULE = REPOSITORY / "operator" / "imagenet_operator" / "api" / "program_options.py"

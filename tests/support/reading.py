@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from imagenet_spec.program.train import THREADS
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import (
     Decoding,
@@ -16,7 +17,6 @@ from imagenet_workloads.reading.batches import (
 )
 from imagenet_workloads.reading.records import Records
 from imagenet_workloads.reading.slots import Slots
-from imagenet_workloads.train.options.groups import THREADS
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import torch
 from safetensors import safe_open
 from torch._dynamo.utils import counters
 
+from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -25,7 +26,6 @@ from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner
 from imagenet_workloads.train import image_sizes
 from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from support.digit_datasets import VALIDATION, prepare_digits
 from support.digits import digit, label
 from support.pod_subset import REPOSITORY

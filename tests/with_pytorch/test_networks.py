@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torchvision import models
 
+from imagenet_spec.program.train import INITIALIZERS
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks.pytorch import networks
 from imagenet_workloads.frameworks.pytorch.initializers import MAKERS, initialize
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.options.groups import INITIALIZERS
 
 CLASSES = 7
 # The shallowest of each family: a deeper one has more of the same layers.

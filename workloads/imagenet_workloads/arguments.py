@@ -1,28 +1,26 @@
-"""What the command lines of the preparing programs share: options, and the types of arguments.
-
-argparse turns a type's ArgumentTypeError into `error: argument --shards: …` and exit code 2.
-"""
+"""What the command lines of the preparing programs share: options, and the cores of a process."""
 
 import math
 import os
-import re
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from pathlib import Path
 
+from imagenet_spec.program import kinds
 from imagenet_workloads.environment import Environment
 
 CGROUP = Path("/sys/fs/cgroup")
-
-_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
 
 def add_dataset(parser: ArgumentParser, *, required: bool = True) -> None:
     """Adds the options that say which planned dataset, for the programs that work on one."""
     parser.add_argument(
-        "--data", type=path, required=required, metavar="FOLDER", help="the dataset volume"
+        "--data", type=kinds.path, required=required, metavar="FOLDER", help="the dataset volume"
     )
     parser.add_argument(
-        "--key", type=key, required=required, help="the dataset's key, as imagenet-index says it"
+        "--key",
+        type=kinds.key,
+        required=required,
+        help="the dataset's key, as imagenet-index says it",
     )
 
 
@@ -30,88 +28,10 @@ def add_threads(parser: ArgumentParser) -> None:
     """Adds `--threads`, which decides the speed alone."""
     parser.add_argument(
         "--threads",
-        type=count,
+        type=kinds.positive,
         metavar="N",
         help="cores to keep busy (default: those that this process may use)",
     )
-
-
-def path(text: str) -> Path:
-    """A path; an empty one would be the working directory."""
-    if not text:
-        raise ArgumentTypeError("is empty; give a path")
-    return Path(text)
-
-
-def text(value: str) -> str:
-    """A text that is not empty."""
-    if not value:
-        raise ArgumentTypeError("is empty")
-    return value
-
-
-def natural(text: str) -> int:
-    """A whole number of at least 0."""
-    return _whole(text, 0, None)
-
-
-def count(text: str) -> int:
-    """A whole number of at least 1."""
-    return _whole(text, 1, None)
-
-
-def quality(text: str) -> int:
-    """A JPEG quality."""
-    return _whole(text, 1, 100)
-
-
-def edge(text: str) -> int:
-    """A length in pixels that a JPEG can have."""
-    return _whole(text, 1, 16384)
-
-
-def fraction(text: str) -> float:
-    """A number from 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not a number") from None
-    if not 0 <= value <= 1:
-        raise ArgumentTypeError(f"must be from 0 to 1, not {text}")
-    return value
-
-
-def image_shape(text: str) -> tuple[int, int, int]:
-    """`3,H,W`: three channels, height and width in pixels."""
-    parts = text.split(",")
-    if len(parts) != 3 or parts[0].strip() != "3":
-        raise ArgumentTypeError(f"must be 3,HEIGHT,WIDTH as in 3,224,224, not {text!r}")
-    return 3, edge(parts[1].strip()), edge(parts[2].strip())
-
-
-def _whole(text: str, lowest: int, highest: int | None) -> int:
-    # int() takes more than digits ("1_0", " 7"), and a manifest never means those.
-    if not (text.isascii() and text.isdigit()):
-        raise ArgumentTypeError(f"{text!r} is not a whole number of at least {lowest}")
-    value = int(text)
-    if value < lowest or (highest is not None and value > highest):
-        span = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
-        raise ArgumentTypeError(f"must be {span}, not {text}")
-    return value
-
-
-def checksum(text: str) -> str:
-    """A checksum of a file: sha256:DIGITS or md5:DIGITS."""
-    if not _CHECKSUM.fullmatch(text):
-        raise ArgumentTypeError(f"{text!r} is neither sha256:DIGITS nor md5:DIGITS")
-    return text
-
-
-def key(text: str) -> str:
-    """A dataset's key: the name of a folder, in hexadecimal."""
-    if not text or set(text) - set("0123456789abcdef"):
-        raise ArgumentTypeError(f"{text!r} is not a key: lower-case hexadecimal digits")
-    return text
 
 
 def available_cores(cgroup: Path = CGROUP, at_most: int | None = None) -> int:

@@ -7,6 +7,7 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imagenet_spec.program.train import AugmentationOptions
 from imagenet_workloads.prediction import prepare
 from imagenet_workloads.reading.augmentation import (
     DRAWS,
@@ -16,7 +17,6 @@ from imagenet_workloads.reading.augmentation import (
 )
 from imagenet_workloads.reading.decode import Pixels
 from imagenet_workloads.train.inputs import Inputs
-from imagenet_workloads.train.options.groups import AugmentationOptions
 from support.pictures import difference, jpeg, pixels, png
 
 HALVES = [0.5] * DRAWS

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imagenet_spec.program.train import PROCESSES, THREADS, AugmentationOptions
 from imagenet_workloads.dataset import RECORD_IO
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.reading import lane_reader
@@ -37,7 +38,6 @@ from imagenet_workloads.reading.windows import (
     Wanted,
     Windows,
 )
-from imagenet_workloads.train.options.groups import PROCESSES, THREADS, AugmentationOptions
 from imagenet_workloads.train.order import LANES, Order, worker_positions
 from support.image_splits import FORMATS, open_images, write_split
 from support.pictures import jpeg

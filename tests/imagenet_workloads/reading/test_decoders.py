@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.dataset import RECORD_IO
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.program import TERMINATED
@@ -19,7 +20,6 @@ from imagenet_workloads.reading import ordered_data
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import WorkerShare
 from imagenet_workloads.reading.records import Records
-from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from support.image_splits import open_images, write_split
 from support.pictures import jpeg
 from support.processes import is_running, processes_with, wait_until

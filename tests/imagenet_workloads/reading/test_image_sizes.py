@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec.program.kinds import ImageSize
+from imagenet_spec.program.train import PROCESSES, THREADS, AugmentationOptions
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import (
     Decoding,
@@ -13,8 +15,6 @@ from imagenet_workloads.reading.batches import (
     WorkerShare,
 )
 from imagenet_workloads.reading.records import Records
-from imagenet_workloads.train.options.groups import PROCESSES, THREADS, AugmentationOptions
-from imagenet_workloads.train.options.kinds import ImageSize
 from support.image_splits import FORMATS, open_images
 from support.pictures import jpeg
 from support.reading import copied, trained

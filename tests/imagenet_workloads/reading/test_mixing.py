@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from imagenet_spec.program.train import AugmentationOptions
 from imagenet_workloads.reading.decode import Size
 from imagenet_workloads.reading.mixing import beta_quantile, draw_mixing
-from imagenet_workloads.train.options.groups import AugmentationOptions
 
 SIZE = Size(8, 4)
 

@@ -12,6 +12,8 @@ import numpy as np
 import obstore
 import pytest
 
+from imagenet_spec.program.kinds import ImageSize
+from imagenet_spec.program.train import DataOptions
 from imagenet_workloads.clients.folders import ServedFolder
 from imagenet_workloads.clients.http import HttpClient
 from imagenet_workloads.commands import publish
@@ -24,8 +26,6 @@ from imagenet_workloads.reading.cache import BlockCache, require_room
 from imagenet_workloads.reading.records import Records, open_split
 from imagenet_workloads.reading.remote_dataset import open_remote_dataset
 from imagenet_workloads.reading.remote_records import RemoteRecords, open_remote_split
-from imagenet_workloads.train.options.groups import DataOptions
-from imagenet_workloads.train.options.kinds import ImageSize
 from imagenet_workloads.train.order import Order
 from support.file_server import FileServer, Handler
 from support.image_splits import FORMATS, write_split

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.process.program import run_program
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def build_parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=help, description=f"{help.capitalize()}.")
         for place in places:
-            read = types.path if place == "folder" else types.text
+            read = kinds.path if place == "folder" else kinds.text
             command.add_argument(place, type=read, metavar=place.upper())
         command.add_argument(
-            "--endpoint", type=types.text, metavar="URL", help="the S3 API (default: that of AWS)"
+            "--endpoint", type=kinds.text, metavar="URL", help="the S3 API (default: that of AWS)"
         )
         command.add_argument(
-            "--region", type=types.text, metavar="NAME", help="of the bucket (default: us-east-1)"
+            "--region", type=kinds.text, metavar="NAME", help="of the bucket (default: us-east-1)"
         )
         if name == "delete":
             command.add_argument("--yes", action="store_true", help="delete it")

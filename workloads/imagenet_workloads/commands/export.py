@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.process.program import run_program
 
 PROGRAM = "imagenet-export"
@@ -21,14 +21,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "result",
-        type=types.path,
+        type=kinds.path,
         metavar="RESULT",
         help="a job's folder, an attempt's or a result.json",
     )
     parser.add_argument("--format", choices=FORMATS, required=True, help="of the file")
     parser.add_argument(
         "--into",
-        type=types.path,
+        type=kinds.path,
         metavar="FILE",
         help="the file (default: model.FORMAT beside the result, with torchscript model.pt)",
     )
@@ -39,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--dataset",
-        type=types.path,
+        type=kinds.path,
         metavar="FOLDER",
         help="a dataset with validation images for --check (default: the job's, if it is on the "
         "same volume, otherwise synthetic images)",

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.process.program import TERMINATED, run_program, write_termination_message
 
@@ -30,7 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     sources.add_fetch_options(parser)
     parser.add_argument(
         "--connections",
-        type=types.count,
+        type=kinds.positive,
         default=8,
         metavar="N",
         help="the most requests at the same time (default: %(default)s)",

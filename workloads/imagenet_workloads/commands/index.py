@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.dataset import FORMATS, RECORD_IO
 from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.process.program import run_program, write_termination_message
@@ -31,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="List every image of a source in place, and plan the shards of a dataset.",
     )
     parser.add_argument(
-        "--data", type=types.path, required=True, metavar="FOLDER", help="the dataset volume"
+        "--data", type=kinds.path, required=True, metavar="FOLDER", help="the dataset volume"
     )
     sources.add_index_options(parser)
     group = parser.add_argument_group("options of the dataset")
@@ -44,47 +44,47 @@ def _add_dataset_options(group: argparse._ArgumentGroup) -> None:
     """Declare the options that decide the dataset's key."""
     group.add_argument(
         "--validation-per-class",
-        type=types.natural,
+        type=kinds.count,
         metavar="N",
         help="draw N validation images of each class by the seed (default: those of the source, if "
         "it has any)",
     )
     group.add_argument(
         "--default-validation-per-class",
-        type=types.natural,
+        type=kinds.count,
         metavar="N",
         help="the same, if the source has no validation images (default: none)",
     )
     group.add_argument("--format", choices=FORMATS, default=RECORD_IO)
     group.add_argument(
         "--resize",
-        type=types.edge,
+        type=kinds.edge,
         metavar="PIXELS",
         help="length of the shorter edge (default: no resize, and RGB JPEGs are copied unchanged)",
     )
     group.add_argument(
         "--quality",
-        type=types.quality,
+        type=kinds.quality,
         default=90,
         help="quality of re-encoded JPEGs, 1 to 100 (default: %(default)s)",
     )
-    group.add_argument("--shards", type=types.count, default=8, help="default: %(default)s")
+    group.add_argument("--shards", type=kinds.positive, default=8, help="default: %(default)s")
     group.add_argument(
         "--min-images-per-class",
-        type=types.natural,
+        type=kinds.count,
         default=1,
         metavar="N",
         help="leave out classes with fewer images (default: %(default)s)",
     )
     _add_class_words(group)
     _add_bounding_boxes(group)
-    group.add_argument("--seed", type=types.natural, default=0, help="default: %(default)s")
+    group.add_argument("--seed", type=kinds.count, default=0, help="default: %(default)s")
 
 
 def _add_bounding_boxes(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--bounding-boxes",
-        type=types.path,
+        type=kinds.path,
         action="append",
         default=[],
         metavar="FILE",
@@ -96,7 +96,7 @@ def _add_bounding_boxes(group: argparse._ArgumentGroup) -> None:
 def _add_class_words(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--class-words",
-        type=types.path,
+        type=kinds.path,
         metavar="FILE",
         help="words for the classes: lines of CLASS WORDS, meta.mat, or JSON (default: those of "
         "the source, if it has any)",
@@ -115,7 +115,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     """Declare the options that another run may change."""
     group.add_argument(
         "--max-skipped-fraction",
-        type=types.fraction,
+        type=kinds.fraction,
         default=0.001,
         metavar="F",
         help="fail when more than this share of the images is damaged, or of the validation images "
@@ -123,13 +123,13 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--expected-classes",
-        type=types.count,
+        type=kinds.positive,
         metavar="N",
         help="fail unless the dataset has N classes",
     )
     group.add_argument(
         "--expected-class-names",
-        type=types.path,
+        type=kinds.path,
         metavar="FILE",
         help="fail unless the dataset's classes are those of the file, one a line",
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imagenet_spec.names import EVERY_ATTEMPT, RESULT_FILE
-from imagenet_workloads.arguments import path
+from imagenet_spec.program import kinds
 
 if TYPE_CHECKING:
     from imagenet_workloads.train.ledger_check import EpochReport, Run
@@ -28,11 +28,11 @@ def build_parser() -> argparse.ArgumentParser:
         description="Check that every record of each epoch was trained once, over all attempts.",
     )
     parser.add_argument(
-        "folder", type=path, metavar="FOLDER", help="the job's folder on its output volume"
+        "folder", type=kinds.path, metavar="FOLDER", help="the job's folder on its output volume"
     )
     parser.add_argument(
         "--dataset",
-        type=path,
+        type=kinds.path,
         metavar="FOLDER",
         help="a sealed dataset, to compare each trained record with the one of its position",
     )

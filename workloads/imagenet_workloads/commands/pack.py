@@ -12,7 +12,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
+from imagenet_workloads import arguments
 from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.process import heap
 from imagenet_workloads.process.program import run_program, write_termination_message
@@ -26,16 +27,16 @@ def build_parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         description="Decode, resize and pack the images of a planned shard.",
     )
-    types.add_dataset(parser)
+    arguments.add_dataset(parser)
     sources.add_pack_options(parser)
     parser.add_argument(
         "--shard",
-        type=types.natural,
+        type=kinds.count,
         metavar="I",
         help="number of the shard, training shards from 0, then validation shards "
         "(default: $JOB_COMPLETION_INDEX, or all shards)",
     )
-    types.add_threads(parser)
+    arguments.add_threads(parser)
     return parser
 
 
@@ -63,7 +64,7 @@ def _run(parsed: argparse.Namespace) -> None:
             key=parsed.key,
             open_source=lambda planned: sources.open_planned(planned, parsed),
             shard=shard,
-            threads=parsed.threads or types.available_cores(),
+            threads=parsed.threads or arguments.available_cores(),
         ),
         recorder,
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.errors import InputError, StorageError, WorkloadError
 from imagenet_workloads.process.program import run_program
 
@@ -31,25 +31,25 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "folders",
         nargs="*",
-        type=types.path,
+        type=kinds.path,
         metavar="ATTEMPT_FOLDER",
         help="…/attempts/rN, several for a training with restarts; or the folder above attempts",
     )
     parser.add_argument(
         "--scaling",
-        type=types.path,
+        type=kinds.path,
         metavar="CSV",
         help="instead of a training: the table of a sweep, from imagenetctl scale",
     )
     parser.add_argument(
         "--time",
-        type=types.path,
+        type=kinds.path,
         metavar="JSON",
         help="instead of a training: the time of a job, from imagenetctl report --json",
     )
     parser.add_argument(
         "--output",
-        type=types.path,
+        type=kinds.path,
         metavar="PNG",
         help=f"the picture (default: {PICTURE_NAME} in the last attempt's folder, or the table's "
         "name with .png)",

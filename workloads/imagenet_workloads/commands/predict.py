@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.process.program import run_program
 
@@ -27,7 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--model",
-        type=types.path,
+        type=kinds.path,
         required=True,
         metavar="PATH",
         help="the folder of a finished attempt (…/attempts/rN), its result.json, "
@@ -35,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--from",
-        type=types.path,
+        type=kinds.path,
         metavar="FILE",
         dest="exported",
         help="a file that imagenet-export wrote of this model: FILE.safetensors, .pt "
@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "images",
         nargs="+",
-        type=types.path,
+        type=kinds.path,
         metavar="IMAGE",
         help="a JPEG, PNG, …, or a folder with images",
     )

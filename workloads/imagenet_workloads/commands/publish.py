@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.process.program import run_program, write_termination_message
 
 PROGRAM = "imagenet-publish"
@@ -26,16 +26,16 @@ def build_parser() -> argparse.ArgumentParser:
         "keys are in $IMAGENET_CREDENTIALS/AWS_ACCESS_KEY_ID, …",
     )
     parser.add_argument(
-        "--dataset", type=types.path, required=True, metavar="FOLDER", help="a sealed dataset"
+        "--dataset", type=kinds.path, required=True, metavar="FOLDER", help="a sealed dataset"
     )
     parser.add_argument(
-        "--to", type=types.text, required=True, metavar="URL", help="s3://BUCKET/PREFIX"
+        "--to", type=kinds.text, required=True, metavar="URL", help="s3://BUCKET/PREFIX"
     )
     parser.add_argument(
-        "--endpoint", type=types.text, metavar="URL", help="the S3 API (default: that of AWS)"
+        "--endpoint", type=kinds.text, metavar="URL", help="the S3 API (default: that of AWS)"
     )
     parser.add_argument(
-        "--region", type=types.text, metavar="NAME", help="of the bucket (default: us-east-1)"
+        "--region", type=kinds.text, metavar="NAME", help="of the bucket (default: us-east-1)"
     )
     return parser
 

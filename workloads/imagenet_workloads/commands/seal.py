@@ -11,7 +11,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
+from imagenet_workloads import arguments
 from imagenet_workloads.process.program import run_program, write_termination_message
 
 PROGRAM = "imagenet-seal"
@@ -23,15 +24,15 @@ def build_parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         description="Verify the shards of a dataset and write its dataset.json.",
     )
-    types.add_dataset(parser, required=False)
+    arguments.add_dataset(parser, required=False)
     parser.add_argument(
         "--dataset",
-        type=types.path,
+        type=kinds.path,
         metavar="FOLDER",
         help="instead of --data and --key, with --verify: the folder of a dataset.json, which is "
         "only read",
     )
-    types.add_threads(parser)
+    arguments.add_threads(parser)
     parser.add_argument(
         "--verify",
         action="store_true",
@@ -59,7 +60,7 @@ def _run(parsed: argparse.Namespace) -> None:
     from imagenet_workloads.telemetry import server
 
     server.start(Environment.from_mapping(os.environ))
-    threads = parsed.threads or types.available_cores()
+    threads = parsed.threads or arguments.available_cores()
     if parsed.dataset is not None:
         seal.verify_folder(parsed.dataset, threads)
         sealed = read_dataset(parsed.dataset)

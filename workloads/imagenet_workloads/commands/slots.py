@@ -8,9 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.process.program import run_program
-from imagenet_workloads.train.options import kinds
 
 PROGRAM = "imagenet-slots"
 
@@ -40,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--slots",
-        type=types.count,
+        type=kinds.positive,
         required=True,
         metavar="N",
         help="the value of HOROVOD_LOCAL_SIZE or LOCAL_WORLD_SIZE",

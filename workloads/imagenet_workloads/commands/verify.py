@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from imagenet_workloads.arguments import count, path, text
+from imagenet_spec.program import kinds
 
 PROGRAM = "imagenet-verify"
 # Receipts differ; 3 is that of an input that cannot be verified.
@@ -21,18 +21,24 @@ def build_parser() -> argparse.ArgumentParser:
         description="Train some steps from a checkpoint again, and compare every byte.",
     )
     parser.add_argument(
-        "result", type=path, metavar="RESULT", help="a job's folder, an attempt's or a result.json"
+        "result",
+        type=kinds.path,
+        metavar="RESULT",
+        help="a job's folder, an attempt's or a result.json",
     )
     parser.add_argument(
         "--checkpoint",
-        type=text,
+        type=kinds.text,
         metavar="NAME",
         help="where to begin, such as epoch-0003-batch-00000000 (default: the last one that is "
         "there and has the receipt)",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--steps", type=count, metavar="K", help="steps from there to the receipt (default: 10)"
+        "--steps",
+        type=kinds.positive,
+        metavar="K",
+        help="steps from there to the receipt (default: 10)",
     )
     where.add_argument(
         "--next-checkpoint", action="store_true", help="train to the next checkpoint"

@@ -14,12 +14,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_spec.program.kinds import ImageSize
+from imagenet_spec.program.train import AugmentationOptions
 from imagenet_workloads.reading import mixing, rand_augment
 from imagenet_workloads.reading.decode import JpegImage, Pixels, Region, Size
 from imagenet_workloads.reading.layouts import Bytes, Layout
 from imagenet_workloads.train import image_sizes
-from imagenet_workloads.train.options.groups import AugmentationOptions
-from imagenet_workloads.train.options.kinds import ImageSize
 
 _MIRROR, _TOP, _LEFT, _SCALE, _ASPECT, _BRIGHTNESS, _CONTRAST, _SATURATION = range(8)
 _NOISE = range(8, 14)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.arguments import available_cores
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.reading.augmentation import MIXING, Recipe
@@ -42,7 +43,6 @@ from imagenet_workloads.reading.records import Records
 from imagenet_workloads.reading.slots import SlotArrays, Slots, SlotShape
 from imagenet_workloads.reading.windows import DroppedError, PendingRecord, Wanted, Windows
 from imagenet_workloads.telemetry.training import ReadingTimes
-from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from imagenet_workloads.train.order import Integers, Order, uniform_draws, worker_positions
 
 # Slots of training and of validation: one is read by the step, and the others are in the making.

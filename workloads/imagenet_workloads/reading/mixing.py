@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_spec.program.train import AugmentationOptions
 from imagenet_workloads.reading.decode import Size
-from imagenet_workloads.train.options.groups import AugmentationOptions
 
 DRAWS = 4
 """Random numbers of an image: share, kind, row and column of the box."""

@@ -7,6 +7,7 @@ Its cache then holds 1/n of the training images, and its own validation images.
 from dataclasses import dataclass
 from pathlib import Path
 
+from imagenet_spec.program.train import DataOptions
 from imagenet_workloads.clients.folders import open_folder
 from imagenet_workloads.dataset import Dataset
 from imagenet_workloads.errors import output_error
@@ -17,7 +18,6 @@ from imagenet_workloads.reading.remote_records import (
     open_remote_split,
     read_remote_dataset,
 )
-from imagenet_workloads.train.options.groups import DataOptions
 from imagenet_workloads.train.order import Order
 
 

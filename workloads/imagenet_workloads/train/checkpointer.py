@@ -17,6 +17,11 @@ from glob import escape
 from pathlib import Path
 
 from imagenet_spec.metrics import Phase
+from imagenet_spec.program.train import (
+    EVERY_SECONDS,
+    STALLS_PER_INTERVAL,
+    OutputOptions,
+)
 from imagenet_workloads.checkpoint.atomic_folders import make_folder
 from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
@@ -27,11 +32,6 @@ from imagenet_workloads.train.data import TrainingData
 from imagenet_workloads.train.framework import Learner, Snapshot
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger
-from imagenet_workloads.train.options.groups import (
-    EVERY_SECONDS,
-    STALLS_PER_INTERVAL,
-    OutputOptions,
-)
 from imagenet_workloads.train.receipts import FILE_NAME, Receipt, Receipts
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.result import put

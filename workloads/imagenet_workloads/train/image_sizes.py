@@ -6,8 +6,8 @@ resumed training goes on with the same one.
 
 from collections.abc import Sequence
 
-from imagenet_workloads.train.options.groups import ModelOptions
-from imagenet_workloads.train.options.kinds import ImageSize
+from imagenet_spec.program.kinds import ImageSize
+from imagenet_spec.program.train import ModelOptions
 
 Shape = tuple[int, int, int]
 """Channels, height, width."""

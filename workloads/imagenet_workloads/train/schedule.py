@@ -6,7 +6,7 @@
 import math
 from dataclasses import dataclass
 
-from imagenet_workloads.train.options.kinds import Decay, PolynomialDecay
+from imagenet_spec.program.kinds import Decay, PolynomialDecay
 
 
 def scaled(rate: float, how: str, batch: int, base: int) -> float:

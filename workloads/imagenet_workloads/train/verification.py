@@ -25,13 +25,13 @@ from imagenet_spec.names import (
     IMAGENET_SPEC_HASH,
     attempt_folder,
 )
+from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint.manifest import CheckpointManifest, Identity, Position
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.process import parent_death_signal
 from imagenet_workloads.rendezvous import LocalMember, local_members
 from imagenet_workloads.train.options.description import FrameworkDescription
-from imagenet_workloads.train.options.groups import Options
 from imagenet_workloads.train.receipts import FILE_NAME, Launch, Receipt, read_chain
 
 _PROGRAMS = Path(sys.executable).parent

@@ -12,6 +12,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from imagenet_spec.program.kinds import PolynomialDecay, StepDecay
 from imagenet_workloads.frameworks.mxnet import optimizer_pickles
 from imagenet_workloads.frameworks.mxnet.optimizer_pickles import (
     ADMITTED,
@@ -19,7 +20,6 @@ from imagenet_workloads.frameworks.mxnet.optimizer_pickles import (
     decode,
 )
 from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
-from imagenet_workloads.train.options.kinds import PolynomialDecay, StepDecay
 from imagenet_workloads.train.schedule import Schedule
 
 OPTIMIZERS = sorted(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imagenet_spec.program.kinds import PolynomialDecay, StepDecay
 from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
-from imagenet_workloads.train.options.kinds import PolynomialDecay, StepDecay
 from imagenet_workloads.train.schedule import Schedule
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from imagenet_spec.program.kinds import PolynomialDecay, StepDecay
 from imagenet_workloads.train.options import Options, build_parser, parse
-from imagenet_workloads.train.options.kinds import PolynomialDecay, StepDecay
 
 # MXNet's example/image-classification: common/fit.py, common/data.py, train_imagenet.py.
 MXNET_DEFAULTS: dict[str, Any] = {
@@ -125,7 +125,7 @@ def test_values_are_read(arguments: list[str], name: str, value: object) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--batch-size", "0"], "--batch-size: 0 is too small: write 1 or more"),
+        (["--batch-size", "0"], "--batch-size: must be at least 1, not 0"),
         (["--num-epochs", "ten"], "--num-epochs: 'ten' is not a whole number"),
         (["--lr", "0"], "--lr: 0 is not above 0"),
         (["--wd", "-1"], "--wd: -1 is negative"),

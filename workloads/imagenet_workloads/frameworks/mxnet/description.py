@@ -6,6 +6,7 @@ Imports no MXNet.
 import os
 from collections.abc import Mapping
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.dataset import FILE_NAME, read_dataset
 from imagenet_workloads.frameworks.mxnet.fast_import import lighten_mxnet
 from imagenet_workloads.frameworks.mxnet.record_files import require_records
@@ -16,7 +17,6 @@ from imagenet_workloads.train.options.description import (
     StrategyModules,
     option_name,
 )
-from imagenet_workloads.train.options.groups import Options
 
 STRATEGIES = {
     "local": StrategyModules("single", "none"),

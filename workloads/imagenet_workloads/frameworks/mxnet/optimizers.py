@@ -13,9 +13,9 @@ from typing import Any
 
 import mxnet as mx
 
+from imagenet_spec.program.train import OptimizerOptions
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
-from imagenet_workloads.train.options.groups import OptimizerOptions
 from imagenet_workloads.train.schedule import Schedule
 
 # Numbers that MXNet's optimizers change outside of their states.

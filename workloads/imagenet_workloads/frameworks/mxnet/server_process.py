@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from imagenet_spec import metrics
+from imagenet_spec.program.train import ClusterOptions
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.frameworks.mxnet.server_commands import Controller, Workers
@@ -23,7 +24,6 @@ from imagenet_workloads.rendezvous.peer_connections import Listener
 from imagenet_workloads.rendezvous.waiting import give_up, watch
 from imagenet_workloads.telemetry import server
 from imagenet_workloads.telemetry.log import log_readably
-from imagenet_workloads.train.options.groups import ClusterOptions
 
 _log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+from imagenet_spec.program.train import ModelOptions
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.networks import (
     SMALL_IMAGE,
@@ -16,7 +17,6 @@ from imagenet_workloads.train.networks import (
     NetworkRequest,
     find_builder,
 )
-from imagenet_workloads.train.options.groups import ModelOptions
 
 FAMILIES: Mapping[str, Family] = {
     "alexnet": Family("alexnet", smallest=64),

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from imagenet_spec.program.train import OptimizerOptions
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch.lamb import Lamb
 from imagenet_workloads.frameworks.pytorch.precision import Precision
-from imagenet_workloads.train.options.groups import OptimizerOptions
 from imagenet_workloads.train.schedule import Schedule
 
 _Groups = list[dict[str, Any]]

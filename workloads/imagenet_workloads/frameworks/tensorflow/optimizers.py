@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
+from imagenet_spec.program.train import OptimizerOptions
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow.weights import Array, Named, local
-from imagenet_workloads.train.options.groups import OptimizerOptions
 
 
 class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 
 DEVKIT, KAGGLE, CIFAR, WEB_DATASET = "devkit", "kaggle", "cifar", "webDataset"
 PARQUET, LABELS, TREE, CLASS_FOLDERS = "parquet", "labels", "tree", "classFolders"
@@ -97,7 +97,7 @@ def add_options(parser: ArgumentParser) -> None:
     for split in ("train", "validation"):
         group.add_argument(
             f"--split-{split}",
-            type=types.text,
+            type=kinds.text,
             action="append",
             metavar="GLOB",
             help=f"the {split} images: a pattern of their paths in the source, such as "
@@ -105,37 +105,37 @@ def add_options(parser: ArgumentParser) -> None:
         )
         group.add_argument(
             f"--split-{split}-list",
-            type=types.text,
+            type=kinds.text,
             action="append",
             metavar="FILE",
             help=f"the {split} images: a file in the source, each line the end of an image's path",
         )
     group.add_argument(
         "--split-table",
-        type=types.text,
+        type=kinds.text,
         metavar="FILE",
         help="both splits: a file in the source with lines of NUMBER and 1 (train) or 0",
     )
     group.add_argument(
-        "--split-ids", type=types.text, metavar="FILE", help="the lines of NUMBER PATH to it"
+        "--split-ids", type=kinds.text, metavar="FILE", help="the lines of NUMBER PATH to it"
     )
     group.add_argument(
         "--class-level",
-        type=types.count,
+        type=kinds.positive,
         metavar="N",
         help="the level of the folders that are classes, below a split or the source (default: 1)",
     )
     group.add_argument(
         "--labels-csv",
-        type=types.text,
+        type=kinds.text,
         metavar="FILE",
         help="a table in the source with the class of each image, separated by , ; or tab",
     )
     group.add_argument(
-        "--labels-image-column", type=types.text, metavar="HEADING", help="its column of images"
+        "--labels-image-column", type=kinds.text, metavar="HEADING", help="its column of images"
     )
     group.add_argument(
-        "--labels-class-column", type=types.text, metavar="HEADING", help="its column of classes"
+        "--labels-class-column", type=kinds.text, metavar="HEADING", help="its column of classes"
     )
     group.add_argument(
         "--labels-pattern",

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.clients.credentials import Credentials
 from imagenet_workloads.clients.http import AT_ONCE, Address, HttpClient, Login
 from imagenet_workloads.errors import InputError
@@ -82,7 +82,7 @@ class HttpKind(RemoteKind):
         add_max_requests(group.add_argument, "http")
         group.add_argument(
             "--http-labels",
-            type=types.text,
+            type=kinds.text,
             metavar="NAME",
             help="the file with the labels of --http-validation (default: its folders are classes)",
         )
@@ -90,7 +90,7 @@ class HttpKind(RemoteKind):
 
     def add_reading_options(self, add_argument: Any) -> None:
         """Adds the options by which both programs open the images."""
-        pair: Mapping[str, Any] = {"nargs": 2, "action": "append", "type": types.text}
+        pair: Mapping[str, Any] = {"nargs": 2, "action": "append", "type": kinds.text}
         add_argument(
             "--http-file",
             metavar=("NAME", "URL"),
@@ -101,7 +101,7 @@ class HttpKind(RemoteKind):
             add_argument(option, metavar=("NAME", value), help=help, **pair)
         add_argument(
             "--http-archive",
-            type=types.text,
+            type=kinds.text,
             metavar="NAME",
             help="the file with the classes: a tar or zip of class archives, or of class folders "
             "(default: the first file)",
@@ -109,13 +109,13 @@ class HttpKind(RemoteKind):
         _add_folder_options(add_argument)
         add_argument(
             "--http-path-in-archive",
-            type=types.text,
+            type=kinds.text,
             metavar="PATH",
             help="the folder or archive in --http-archive that holds the classes",
         )
         add_argument(
             "--http-validation",
-            type=types.text,
+            type=kinds.text,
             metavar="NAME",
             help="the file with the validation images: flat, as ILSVRC2012_img_val.tar, or an "
             "archive of class folders",
@@ -350,13 +350,13 @@ def _field(option: str) -> str:
 def _add_folder_options(add_argument: Any) -> None:
     add_argument(
         "--http-folder",
-        type=types.text,
+        type=kinds.text,
         metavar="URL",
         help="a folder with one archive for each class, or with shards of WebDataset; ends with /",
     )
     add_argument(
         "--http-name",
-        type=types.text,
+        type=kinds.text,
         action="append",
         metavar="NAME",
         help="an archive in --http-folder, or many, as train-{000..127}.tar; may be repeated",

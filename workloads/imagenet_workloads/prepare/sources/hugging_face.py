@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.clients import hugging_face
 from imagenet_workloads.clients.http import AT_ONCE, HttpClient, Token
 from imagenet_workloads.clients.hugging_face import Repository
@@ -61,7 +61,7 @@ class HuggingFaceKind(RemoteKind):
             ("--hf-revision", "NAME", "a branch, tag or commit (default: the default branch)"),
             ("--hf-path", "PATH", "a file or folder of the dataset (default: all of it)"),
         ):
-            add_argument(option, type=types.text, metavar=value, help=help)
+            add_argument(option, type=kinds.text, metavar=value, help=help)
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --hf-dataset is given."""

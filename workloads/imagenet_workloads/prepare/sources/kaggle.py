@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.clients import kaggle
 from imagenet_workloads.clients.http import HttpClient
 from imagenet_workloads.clients.kaggle import Download
@@ -66,10 +66,10 @@ class KaggleKind(RemoteKind):
             ),
             ("--kaggle-endpoint", "URL", "the server (default: https://www.kaggle.com)"),
         ):
-            add_argument(option, type=types.text, metavar=value, help=help)
+            add_argument(option, type=kinds.text, metavar=value, help=help)
         add_argument(
             "--kaggle-version",
-            type=types.count,
+            type=kinds.positive,
             metavar="N",
             help="the version of the dataset (default: the newest)",
         )

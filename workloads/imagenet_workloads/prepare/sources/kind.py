@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources.cache import FileToFetch
@@ -115,7 +115,7 @@ def add_max_requests(add_argument: Any, prefix: str) -> None:
     """Adds the limit on the requests of index and pack, as --PREFIX-max-requests."""
     add_argument(
         f"--{prefix}-max-requests",
-        type=types.count,
+        type=kinds.positive,
         metavar="N",
         help="fail if listing the images and reading them take more requests (default: 4000000)",
     )
@@ -131,13 +131,13 @@ def add_words_and_boxes(add_argument: Any, prefix: str, metavar: str) -> None:
     """
     add_argument(
         f"--{prefix}-class-words",
-        type=types.text,
+        type=kinds.text,
         metavar=metavar,
         help="the file with words for the classes, as --class-words",
     )
     add_argument(
         f"--{prefix}-bounding-boxes",
-        type=types.text,
+        type=kinds.text,
         action="append",
         metavar=metavar,
         help="an archive of annotations, as --bounding-boxes; may be repeated",

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.errors import of_field
 from imagenet_workloads.fields import Fields
@@ -168,7 +168,7 @@ def report_traffic(report: Callable[[int, int], None]) -> None:
 def _add_cache_option(parser: ArgumentParser, *, required: bool) -> None:
     parser.add_argument(
         "--cache",
-        type=types.path,
+        type=kinds.path,
         required=required,
         metavar="FOLDER",
         help="the volume where imagenet-fetch stores the files of a server or a bucket",

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.dataset import (
     RECORD_IO,
     Dataset,
@@ -120,7 +120,7 @@ class PreparedKind(SourceKind):
         group = parser.add_argument_group("a sealed dataset")
         group.add_argument(
             "--prepared",
-            type=types.path,
+            type=kinds.path,
             metavar="FOLDER",
             help="the folder of a dataset.json, to make a dataset of smaller images or of another "
             "format: classes, order and validation images stay",
@@ -129,7 +129,7 @@ class PreparedKind(SourceKind):
     def add_pack_options(self, parser: ArgumentParser) -> None:
         """Adds --prepared."""
         parser.add_argument(
-            "--prepared", type=types.path, metavar="FOLDER", help="as given to imagenet-index"
+            "--prepared", type=kinds.path, metavar="FOLDER", help="as given to imagenet-index"
         )
 
     def is_given(self, parsed: Namespace) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, address_of, open_bucket
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -67,12 +67,12 @@ class S3Kind(RemoteKind):
         self.add_reading_options(group.add_argument)
         add_max_requests(group.add_argument, "s3")
         group.add_argument(
-            "--s3-labels", type=types.text, metavar="KEY", help="the labels of --s3-validation"
+            "--s3-labels", type=kinds.text, metavar="KEY", help="the labels of --s3-validation"
         )
         add_words_and_boxes(group.add_argument, "s3", "KEY")
         group.add_argument(
             "--s3-checksum",
-            type=types.checksum,
+            type=kinds.checksum,
             metavar="CHECKSUM",
             help="sha256:DIGITS or md5:DIGITS of --s3-key, which imagenet-fetch compares",
         )
@@ -93,10 +93,10 @@ class S3Kind(RemoteKind):
             ("--s3-path-in-archive", "PATH", "the folder or archive in --s3-key with the classes"),
             (_VALIDATION, "KEY", "a tar or zip of validation images, or their prefix"),
         ):
-            add_argument(option, type=types.text, metavar=value, help=help)
+            add_argument(option, type=kinds.text, metavar=value, help=help)
         add_argument(
             "--s3-keys",
-            type=types.text,
+            type=kinds.text,
             action="append",
             metavar="KEY",
             help="one of several archives: of a class each, or shards of WebDataset; may be "

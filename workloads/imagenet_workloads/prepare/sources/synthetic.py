@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from typing import Any, Self
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.source import Image, Notes, Source
 from imagenet_workloads.prepare.sources.kind import SourceKind
@@ -109,14 +109,14 @@ class SyntheticKind(SourceKind):
         group = parser.add_argument_group("synthetic images")
         group.add_argument(
             "--synthetic-classes",
-            type=types.count,
+            type=kinds.positive,
             metavar="C",
             help="make images of C classes instead of reading a source",
         )
-        group.add_argument("--synthetic-images-per-class", type=types.count, metavar="N")
+        group.add_argument("--synthetic-images-per-class", type=kinds.positive, metavar="N")
         group.add_argument(
             "--synthetic-image-shape",
-            type=types.image_shape,
+            type=kinds.colour_shape,
             metavar="3,H,W",
             help="channels, height and width in pixels",
         )

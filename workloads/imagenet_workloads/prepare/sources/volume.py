@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from imagenet_workloads import arguments as types
+from imagenet_spec.program import kinds
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -249,21 +249,21 @@ class VolumeKind(SourceKind):
         group = parser.add_argument_group("images under a path")
         group.add_argument(
             "--source",
-            type=types.path,
+            type=kinds.path,
             metavar="PATH",
             help="a folder of class folders, or a tar or zip of class folders or class archives",
         )
         _add_path_in_archive(group.add_argument)
         group.add_argument(
             "--validation-source",
-            type=types.path,
+            type=kinds.path,
             metavar="PATH",
             help="a flat archive or folder with --validation-labels, as ILSVRC2012_img_val.tar, or "
             "one of class folders",
         )
         group.add_argument(
             "--validation-labels",
-            type=types.path,
+            type=kinds.path,
             metavar="FILE",
             help="its label file: "
             "lines of NAME CLASS, or of CLASS in the order of the images' names",
@@ -273,7 +273,7 @@ class VolumeKind(SourceKind):
         """Adds --source and --validation-source."""
         for option in ("--source", "--validation-source"):
             parser.add_argument(
-                option, type=types.path, metavar="PATH", help="as given to imagenet-index"
+                option, type=kinds.path, metavar="PATH", help="as given to imagenet-index"
             )
         _add_path_in_archive(parser.add_argument)
 
@@ -351,7 +351,7 @@ class VolumeKind(SourceKind):
 def _add_path_in_archive(add_argument: Callable[..., Any]) -> None:
     add_argument(
         "--path-in-archive",
-        type=types.text,
+        type=kinds.text,
         metavar="PATH",
         help="the folder or archive in --source that holds the classes (default: the folder that "
         "holds all of them)",

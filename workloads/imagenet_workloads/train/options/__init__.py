@@ -5,8 +5,8 @@
 framework adds. `command_line` puts them together. Import-light: no MXNet, no numpy.
 """
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.train.options.command_line import build_parser, parse
 from imagenet_workloads.train.options.description import FrameworkDescription
-from imagenet_workloads.train.options.groups import Options
 
 __all__ = ["FrameworkDescription", "Options", "build_parser", "parse"]

@@ -8,10 +8,10 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
-from imagenet_workloads.train.options.declare import add_group, collect
+from imagenet_spec.program.option import add_group, collect
+from imagenet_spec.program.presets import IMAGENET_AUGMENTATION, PRESETS
+from imagenet_spec.program.train import AugmentationOptions, DataOptions, Options
 from imagenet_workloads.train.options.description import FrameworkDescription, option_name
-from imagenet_workloads.train.options.groups import AugmentationOptions, DataOptions, Options
-from imagenet_workloads.train.options.presets import IMAGENET_AUGMENTATION, PRESETS
 
 # Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
 GROUPS: dict[str, Any] = get_type_hints(Options)

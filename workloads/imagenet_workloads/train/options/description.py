@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 
+from imagenet_spec.program.train import ClusterOptions, Options
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.options.groups import ClusterOptions, Options
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 Import-light: no framework, no numpy.
 """
 
+from imagenet_spec.program.train import ORDERED, AugmentationOptions, Options
 from imagenet_workloads.train.options.description import option_name
-from imagenet_workloads.train.options.groups import ORDERED, AugmentationOptions, Options
 
 # Rotation and shear move pixels between others; HLS is not linear in RGB.
 ONLY_IMAGE_RECORD_ITER = (

@@ -9,11 +9,11 @@ from typing import Protocol
 
 import mxnet as mx
 
+from imagenet_spec.program.train import ClusterOptions
 from imagenet_workloads.frameworks.mxnet.description import STRATEGIES
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.train.group import Flags, Group
 from imagenet_workloads.train.moving_statistics import Rows
-from imagenet_workloads.train.options.groups import ClusterOptions
 
 __all__ = ["Flags", "Strategy"]
 

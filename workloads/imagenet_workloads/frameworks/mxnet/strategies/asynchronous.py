@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import mxnet as mx
 
+from imagenet_spec.program.train import ClusterOptions
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags
 from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
@@ -18,7 +19,6 @@ from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
     compress,
 )
 from imagenet_workloads.train.moving_statistics import Rows
-from imagenet_workloads.train.options.groups import ClusterOptions
 
 
 def join(options: ClusterOptions) -> "Asynchronous":

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import mxnet as mx
 
+from imagenet_spec.program.train import ClusterOptions
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.optimizers import LocalUpdater
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
@@ -19,7 +20,6 @@ from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
     sum_gradients,
 )
 from imagenet_workloads.train.moving_statistics import Rows, padded
-from imagenet_workloads.train.options.groups import ClusterOptions
 
 try:
     import horovod.mxnet as hvd

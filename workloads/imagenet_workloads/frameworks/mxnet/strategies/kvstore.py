@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import mxnet as mx
 
+from imagenet_spec.program.train import ClusterOptions
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.train.counts import MOST_WORKERS, from_limbs, to_limbs
-from imagenet_workloads.train.options.groups import ClusterOptions
 
 
 @dataclass(frozen=True)

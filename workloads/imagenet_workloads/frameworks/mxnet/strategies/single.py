@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import mxnet as mx
 
+from imagenet_spec.program.train import ClusterOptions
 from imagenet_workloads.frameworks.mxnet.optimizers import LocalUpdater
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags
@@ -15,7 +16,6 @@ from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
     sum_gradients,
 )
 from imagenet_workloads.train.moving_statistics import Rows
-from imagenet_workloads.train.options.groups import ClusterOptions
 
 
 def join(options: ClusterOptions) -> "Single":

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import mxnet as mx
 
+from imagenet_spec.program.train import ClusterOptions
 from imagenet_workloads.frameworks.mxnet.optimizers import LocalUpdater
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags
@@ -22,7 +23,6 @@ from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
 )
 from imagenet_workloads.train.counts import LIMBS, from_limbs, to_limbs
 from imagenet_workloads.train.moving_statistics import Rows, padded
-from imagenet_workloads.train.options.groups import ClusterOptions
 
 _FLAGS = "flags"
 _SUM = "sum"

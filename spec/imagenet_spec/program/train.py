@@ -17,9 +17,8 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads import arguments
-from imagenet_workloads.train.options import kinds
-from imagenet_workloads.train.options.declare import option
+from imagenet_spec.program import kinds
+from imagenet_spec.program.option import option
 
 IMAGENET_DECAY = kinds.StepDecay((30, 60))
 ORDERED = "Ordered"
@@ -56,7 +55,7 @@ class ModelOptions:
         None,
         "a file of weights to start from, of safetensors or a state_dict of PyTorch's; a last "
         "layer for another number of classes is made new",
-        arguments.path,
+        kinds.path,
     )
     dtype: str = option("float32", "precision of the network", choices=PRECISIONS)
     compile: bool | None = option(
@@ -137,7 +136,7 @@ class DataOptions:
     """What it is trained on."""
 
     dataset: Path | None = option(
-        None, "a sealed dataset's folder, with its dataset.json", arguments.path
+        None, "a sealed dataset's folder, with its dataset.json", kinds.path
     )
     dataset_url: str | None = option(
         None, "a published dataset: s3://BUCKET/PREFIX, or the URL of its folder on a server"
@@ -151,15 +150,15 @@ class DataOptions:
         None,
         "folder for the records of --dataset-url that this worker reads; without it they are read "
         "in every epoch",
-        arguments.path,
+        kinds.path,
     )
     cache_size: int | None = option(None, "most bytes of --cache", kinds.positive)
     data_train: str | None = option(
-        None, "training records: .rec files or folders, several with ;", arguments.text
+        None, "training records: .rec files or folders, several with ;", kinds.text
     )
     data_train_idx: str = option("", "their index files (default: .idx beside each .rec)")
     data_val: str | None = option(
-        None, "validation records: .rec files or folders, several with ;", arguments.text
+        None, "validation records: .rec files or folders, several with ;", kinds.text
     )
     data_val_idx: str = option("", "their index files (default: .idx beside each .rec)")
     num_examples: int = option(
@@ -259,7 +258,7 @@ class OutputOptions:
     output: Path = option(
         Path(),
         "folder that gets attempts/rN/ with checkpoints, logs, model and result",
-        arguments.path,
+        kinds.path,
     )
     checkpoint_every_epochs: int = option(1, "0 is only at the end", kinds.count)
     checkpoint_every_seconds: float | None = option(
@@ -272,12 +271,12 @@ class OutputOptions:
     init_from: Path | None = option(
         None,
         "a checkpoint's folder (or one that holds some) to start from, of any job",
-        arguments.path,
+        kinds.path,
     )
     model_prefix: str | None = option(
         None,
         "also write PREFIX-symbol.json and PREFIX-NNNN.params, as MXNet's example does",
-        arguments.text,
+        kinds.text,
         aliases=("--model",),
     )
     save_period: int = option(1, "epochs between them", kinds.positive)

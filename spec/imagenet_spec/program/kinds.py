@@ -1,16 +1,22 @@
 """Readers of single option values: text in, a checked value or a message out.
 
-The message says what to write; argparse puts the option's name before it. Used by `groups`.
+The message says what to write; argparse puts the option's name before it, and ends the program with
+exit code 2.
 """
 
-import argparse
 import math
 import re
+from argparse import ArgumentTypeError
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 MOST_SIZES = 8
 """Entries of --image-sizes, at most: each may compile the network once more."""
+
+
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
 
 class ImageSize(NamedTuple):
@@ -51,41 +57,61 @@ class PolynomialDecay:
 Decay = StepDecay | PolynomialDecay
 
 
-def _whole(text: str, least: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if value < least:
-        raise argparse.ArgumentTypeError(f"{value} is too small: write {least} or more")
+def whole(text: str, lowest: int, highest: int | None = None) -> int:
+    """Read a whole number within bounds."""
+    # int() takes more than digits ("1_0", " 7", "٣"), and a manifest never means those.
+    if not (text.isascii() and text.isdigit()):
+        raise ArgumentTypeError(f"{text!r} is not a whole number of at least {lowest}")
+    value = int(text)
+    if value < lowest or (highest is not None and value > highest):
+        span = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+        raise ArgumentTypeError(f"must be {span}, not {text}")
     return value
-
-
-def positive(text: str) -> int:
-    """Read a whole number of at least 1."""
-    return _whole(text, 1)
 
 
 def count(text: str) -> int:
     """Read a whole number of at least 0."""
-    return _whole(text, 0)
+    return whole(text, 0)
+
+
+def positive(text: str) -> int:
+    """Read a whole number of at least 1."""
+    return whole(text, 1)
+
+
+def quality(text: str) -> int:
+    """Read a JPEG quality."""
+    return whole(text, 1, 100)
+
+
+def edge(text: str) -> int:
+    """Read a length in pixels that a JPEG can have."""
+    return whole(text, 1, 16384)
 
 
 def switch(text: str) -> bool:
     """Read 0 or 1, as MXNet's examples write their switches."""
     if text not in ("0", "1"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no switch: write 0 or 1")
+        raise ArgumentTypeError(f"{text!r} is no switch: write 0 or 1")
     return text == "1"
 
 
 def number(text: str) -> float:
     """Read a finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    # float() takes more than numbers ("1_0", " 7", "٣", "nan").
+    if not _NUMBER.fullmatch(text):
+        raise ArgumentTypeError(f"{text!r} is not a number")
+    value = float(text)
     if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+        raise ArgumentTypeError(f"{text!r} is not a finite number")
+    return value
+
+
+def fraction(text: str) -> float:
+    """Read a number from 0 to 1."""
+    value = number(text)
+    if not 0 <= value <= 1:
+        raise ArgumentTypeError(f"must be from 0 to 1, not {text}")
     return value
 
 
@@ -93,7 +119,7 @@ def amount(text: str) -> float:
     """Read a finite number of at least 0."""
     value = number(text)
     if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative: write 0 or more")
+        raise ArgumentTypeError(f"{text} is negative: write 0 or more")
     return value
 
 
@@ -101,7 +127,7 @@ def amount_above_zero(text: str) -> float:
     """Read a finite number above 0."""
     value = number(text)
     if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        raise ArgumentTypeError(f"{text} is not above 0")
     return value
 
 
@@ -113,12 +139,10 @@ def image_shape(text: str) -> tuple[int, int, int]:
     """
     parts = text.split(",")
     if len(parts) != 3 or not all(part.strip().isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not CHANNELS,HEIGHT,WIDTH, such as 3,224,224"
-        )
+        raise ArgumentTypeError(f"{text!r} is not CHANNELS,HEIGHT,WIDTH, such as 3,224,224")
     channels, height, width = (int(part) for part in parts)
     if channels not in (1, 3) or height < 1 or width < 1:
-        raise argparse.ArgumentTypeError(
+        raise ArgumentTypeError(
             f"{text!r} does not fit: 1 or 3 channels, height and width of at least 1 pixel"
         )
     return channels, height, width
@@ -134,17 +158,15 @@ def image_sizes(text: str) -> tuple[ImageSize, ...]:
         return ()
     pairs = [part.strip().split(":") for part in text.split(",")]
     if not all(len(pair) == 2 and all(map(str.isdecimal, pair)) for pair in pairs):
-        raise argparse.ArgumentTypeError(f"{text!r} is not EPOCH:PIXELS,…, such as 0:128,6:160")
+        raise ArgumentTypeError(f"{text!r} is not EPOCH:PIXELS,…, such as 0:128,6:160")
     sizes = tuple(ImageSize(int(epoch), int(size)) for epoch, size in pairs)
     epochs = [one.epoch for one in sizes]
     if epochs[0] != 0 or epochs != sorted(set(epochs)):
-        raise argparse.ArgumentTypeError(f"{text!r} must begin at epoch 0, and epochs must rise")
+        raise ArgumentTypeError(f"{text!r} must begin at epoch 0, and epochs must rise")
     if min(one.size for one in sizes) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} has a size of 0 pixels: write 1 or more")
+        raise ArgumentTypeError(f"{text!r} has a size of 0 pixels: write 1 or more")
     if len(sizes) > MOST_SIZES:
-        raise argparse.ArgumentTypeError(
-            f"{len(sizes)} sizes are too many: write {MOST_SIZES} at most"
-        )
+        raise ArgumentTypeError(f"{len(sizes)} sizes are too many: write {MOST_SIZES} at most")
     return sizes
 
 
@@ -154,10 +176,10 @@ def devices(text: str) -> tuple[int, ...]:
         return ()
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of GPU numbers, such as 0,1,2")
+        raise ArgumentTypeError(f"{text!r} is not a list of GPU numbers, such as 0,1,2")
     numbers = tuple(int(part) for part in parts)
     if len(set(numbers)) != len(numbers):
-        raise argparse.ArgumentTypeError(f"{text!r} names a GPU twice")
+        raise ArgumentTypeError(f"{text!r} names a GPU twice")
     return numbers
 
 
@@ -169,12 +191,12 @@ def decay(text: str) -> Decay | None:
         return PolynomialDecay(float(found[1]))
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(
+        raise ArgumentTypeError(
             f"{text!r} is neither a list of epochs, such as 30,60, nor a power, such as pow2"
         )
     epochs = tuple(int(part) for part in parts)
     if list(epochs) != sorted(set(epochs)) or epochs[0] < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must rise from one epoch to the next, from 1")
+        raise ArgumentTypeError(f"{text!r} must rise from one epoch to the next, from 1")
     return StepDecay(epochs)
 
 
@@ -182,7 +204,7 @@ def colour(text: str) -> tuple[float, float, float]:
     """Read three numbers for red, green and blue on the scale of 0 to 255."""
     parts = text.split(",")
     if len(parts) != 3:
-        raise argparse.ArgumentTypeError(f"{text!r} is not RED,GREEN,BLUE")
+        raise ArgumentTypeError(f"{text!r} is not RED,GREEN,BLUE")
     red, green, blue = (number(part) for part in parts)
     return red, green, blue
 
@@ -191,12 +213,48 @@ def colour_scale(text: str) -> tuple[float, float, float]:
     """Read three divisors for red, green and blue; none may be 0."""
     scale = colour(text)
     if min(scale) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} must be above 0 for each colour")
+        raise ArgumentTypeError(f"{text!r} must be above 0 for each colour")
     return scale
 
 
 def losses(text: str) -> str:
     """Read the names of losses, with commas between them."""
     if not {name.strip() for name in text.split(",")} - {""} <= {"ce", "nll", "nll_loss"}:
-        raise argparse.ArgumentTypeError(f"{text!r}: write ce, nll_loss or both with a comma")
+        raise ArgumentTypeError(f"{text!r}: write ce, nll_loss or both with a comma")
+    return text
+
+
+def path(text: str) -> Path:
+    """Read a path; an empty one would be the working directory."""
+    if not text:
+        raise ArgumentTypeError("is empty; give a path")
+    return Path(text)
+
+
+def text(value: str) -> str:
+    """Read a text that is not empty."""
+    if not value:
+        raise ArgumentTypeError("is empty")
+    return value
+
+
+def colour_shape(text: str) -> tuple[int, int, int]:
+    """Read `3,H,W`: three channels, height and width in pixels."""
+    parts = text.split(",")
+    if len(parts) != 3 or parts[0].strip() != "3":
+        raise ArgumentTypeError(f"must be 3,HEIGHT,WIDTH as in 3,224,224, not {text!r}")
+    return 3, edge(parts[1].strip()), edge(parts[2].strip())
+
+
+def checksum(text: str) -> str:
+    """Read a checksum of a file: sha256:DIGITS or md5:DIGITS."""
+    if not _CHECKSUM.fullmatch(text):
+        raise ArgumentTypeError(f"{text!r} is neither sha256:DIGITS nor md5:DIGITS")
+    return text
+
+
+def key(text: str) -> str:
+    """Read a dataset's key: the name of a folder, in hexadecimal."""
+    if not text or set(text) - set("0123456789abcdef"):
+        raise ArgumentTypeError(f"{text!r} is not a key: lower-case hexadecimal digits")
     return text

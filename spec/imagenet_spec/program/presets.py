@@ -7,7 +7,7 @@ effect because it is looked at after parsing; here an explicit option still wins
 
 from typing import Any
 
-from imagenet_workloads.train.options.kinds import StepDecay
+from imagenet_spec.program.kinds import StepDecay
 
 PRESETS: dict[str, dict[str, Any]] = {
     "imagenet": {},
