@@ -79,6 +79,12 @@ EVERY_ATTEMPT: Final = f"{ATTEMPTS_FOLDER}/r[0-9]*"
 """Matches the folder of every attempt, below IMAGENET_RESULTS."""
 
 
+def camel_case(name: str) -> str:
+    """Return an attribute's name as JSON has it: `images_per_second` is imagesPerSecond."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
 def attempt_folder(attempt: int) -> str:
     """Return the folder of an attempt, below IMAGENET_RESULTS."""
     return f"{ATTEMPTS_FOLDER}/r{attempt}"

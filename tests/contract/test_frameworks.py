@@ -12,13 +12,13 @@ from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.api.frameworks import FRAMEWORKS as OPERATOR
 from imagenet_operator.api.options import OPERATOR_OPTIONS
+from imagenet_spec.program.option import flag
 from imagenet_workloads import frameworks, rendezvous
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks import DEFAULT
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
 from imagenet_workloads.frameworks.mxnet import gpus
 from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.options.description import option_name
 from support.pod_subset import REPOSITORY
 
 MODULES = (
@@ -48,7 +48,7 @@ def test_both_sides_name_the_same_that_saves_memory(name: str) -> None:
     assert operator.memory_field == workloads.memory_option
     if operator.memory_field is not None:
         field = f"spec.training.{to_camel(operator.memory_field)}"
-        assert OPERATOR_OPTIONS[option_name(operator.memory_field)] == field
+        assert OPERATOR_OPTIONS[flag(operator.memory_field)] == field
 
 
 def test_both_sides_name_one_gpu_code_of_mxnet() -> None:

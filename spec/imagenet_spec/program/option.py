@@ -1,35 +1,77 @@
-"""Options declared once, as fields of frozen dataclasses, become argparse arguments and come back.
+"""An option of a program: declared once, as a field of a frozen dataclass.
 
-The field's name is the option's (`lr_factor` is `--lr-factor`); type, default, reader and help are
-one line of `groups`. Used only by `command_line`.
+The attribute's name is the option's (`lr_factor` is `--lr-factor`). argparse's arguments are made
+from the declaration, and a program's command line is written by it.
 """
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from imagenet_spec.names import camel_case
+
 Group = TypeVar("Group")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: of the attribute.
+        default: the program's, when the option is not given.
+        description: a sentence for `--help`; the default is added to it.
+        read: from the text to the value; raises ArgumentTypeError or ValueError for bad text.
+        choices: the only values allowed, when they are few.
+        aliases: other names of the option, as train_imagenet.py has them.
+        field: of the resource that sets it, below ``spec``; empty if none does.
+    """
+
+    name: str
+    default: Any
+    description: str
+    read: Callable[[str], Any]
+    choices: Sequence[Any] | None
+    aliases: Sequence[str]
+    field: str
+
+    @property
+    def flag(self) -> str:
+        """The option as it is written on a command line."""
+        return flag(self.name)
+
+
+def flag(name: str) -> str:
+    """Return an attribute's option: `lr_factor` is `--lr-factor`."""
+    return f"--{name.replace('_', '-')}"
 
 
 def option(
     default: Any,
     description: str,
     read: Callable[[str], Any] = str,
-    choices: Sequence[str] | None = None,
+    choices: Sequence[Any] | None = None,
     aliases: Sequence[str] = (),
+    field: str = "",
 ) -> Any:
-    """Declare one option as a dataclass field.
+    """Declare one option as a dataclass field; the arguments are those of `Option`."""
+    declared = {"description": description, "read": read, "choices": choices, "aliases": aliases}
+    return dataclasses.field(default=default, metadata={**declared, "field": field})
 
-    Args:
-        default: the value when the option is not given.
-        description: a sentence for `--help`; the default is added to it.
-        read: from the text to the value; raises ArgumentTypeError or ValueError for bad text.
-        choices: the only values allowed, when they are few.
-        aliases: other names of the option, as train_imagenet.py has them.
+
+def options_of(group: type[Any]) -> Iterator[Option]:
+    """Yield the options of a group.
+
+    A group with an attribute `FIELD` has options that are named like the fields below it.
     """
-    metadata = {"help": description, "read": read, "choices": choices, "aliases": aliases}
-    return dataclasses.field(default=default, metadata=metadata)
+    below = getattr(group, "FIELD", None)
+    for item in dataclasses.fields(group):
+        declared = dict(item.metadata)
+        if below is not None:
+            declared["field"] = f"{below}.{camel_case(item.name)}"
+        yield Option(item.name, item.default, **declared)
 
 
 def add_group(
@@ -38,40 +80,57 @@ def add_group(
     group: type[Any],
     choices: Mapping[str, Sequence[str]],
 ) -> None:
-    """Add every field of a group's dataclass as an option of the parser.
+    """Add the options of a group to a parser.
 
     Args:
         parser: of the program.
         title: of the group in `--help`.
         group: the dataclass.
-        choices: the values of fields that the group leaves to others, by field.
+        choices: the values of options that the group leaves to others, by name.
     """
     arguments = parser.add_argument_group(title, description=group.__doc__)
-    for field in dataclasses.fields(group):
-        allowed = field.metadata["choices"] or choices.get(field.name)
+    for item in options_of(group):
+        allowed = item.choices or choices.get(item.name)
         arguments.add_argument(
-            "--" + field.name.replace("_", "-"),
-            *field.metadata["aliases"],
-            dest=field.name,
-            default=field.default,
-            type=field.metadata["read"],
+            item.flag,
+            *item.aliases,
+            dest=item.name,
+            default=item.default,
+            type=item.read,
             choices=allowed,
             metavar=None if allowed else "VALUE",
-            help=f"{field.metadata['help']} (default: {_shown(field.default)})".replace("%", "%%"),
+            help=f"{item.description} (default: {_shown(item.default)})".replace("%", "%%"),
         )
 
 
 def collect(namespace: argparse.Namespace, group: type[Group]) -> Group:
     """Take a group's values out of what the parser returned."""
-    names = [field.name for field in dataclasses.fields(group)]  # type: ignore[arg-type]
+    names = [item.name for item in dataclasses.fields(group)]  # type: ignore[arg-type]
     return group(**{name: getattr(namespace, name) for name in names})
 
 
+def written(options: Iterable[Option], values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the arguments for values that differ from the program's defaults.
+
+    Args:
+        options: of the program, in the order of the arguments.
+        values: by name; an option without one, or with None, is left out.
+    """
+    for item in options:
+        value = values.get(item.name)
+        if value is not None and (text := _text(value)) != _text(item.default):
+            yield item.flag
+            yield text
+
+
+def _text(value: Any) -> str:
+    """Return a value as the programs read it: switches are 0 and 1."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return ",".join(map(_text, value))
+    return "" if value is None else str(value)
+
+
 def _shown(default: Any) -> str:
-    if default is None:
-        return "none"
-    if isinstance(default, bool):
-        return str(int(default))
-    if isinstance(default, tuple):
-        return ",".join(str(part) for part in default) or "none"
-    return str(default) if default != "" else "empty"
+    return "none" if default is None or default == () else _text(default) or "empty"

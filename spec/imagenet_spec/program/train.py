@@ -16,9 +16,11 @@ example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `che
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar, get_type_hints
 
 from imagenet_spec.program import kinds
-from imagenet_spec.program.option import option
+from imagenet_spec.program.option import Option, option, options_of
+from imagenet_spec.program.presets import PRESETS
 
 IMAGENET_DECAY = kinds.StepDecay((30, 60))
 ORDERED = "Ordered"
@@ -30,32 +32,63 @@ INITIALIZERS = ("default", "xavier", "msra", "orthogonal", "normal", "uniform", 
 
 
 @dataclass(frozen=True)
+class PresetOptions:
+    """Defaults that go together; an explicit option wins over them."""
+
+    preset: str = option(
+        "imagenet",
+        "defaults of train_imagenet.py or of train_cifar10.py",
+        choices=sorted(PRESETS),
+    )
+    use_imagenet_data_augmentation: int = option(
+        0, "1 turns on the usual augmentation for ImageNet", int, choices=(0, 1)
+    )
+
+
+@dataclass(frozen=True)
 class ModelOptions:
     """What is trained."""
 
-    network: str = option("resnet", "the network's family, such as lenet, resnet, inception-v3")
-    num_layers: int | None = option(50, "depth, for families that come in several", kinds.positive)
-    num_classes: int = option(1000, "classes; --dataset knows its own", kinds.positive)
+    network: str = option(
+        "resnet",
+        "the network's family, such as lenet, resnet, inception-v3",
+        field="training.model.network",
+    )
+    num_layers: int | None = option(
+        50,
+        "depth, for families that come in several",
+        kinds.positive,
+        field="training.model.numLayers",
+    )
+    num_classes: int = option(
+        1000, "classes; --dataset knows its own", kinds.positive, field="dataset"
+    )
     image_shape: tuple[int, int, int] = option(
-        (3, 224, 224), "channels,height,width of what the network sees", kinds.image_shape
+        (3, 224, 224),
+        "channels,height,width of what the network sees",
+        kinds.image_shape,
+        field="training.model.imageShape",
     )
     image_sizes: tuple[kinds.ImageSize, ...] = option(
         (),
         "EPOCH:PIXELS,…: height and width of training images from each of these epochs on, counted "
         "from 0; without it those of --image-shape",
         kinds.image_sizes,
+        field="training.model.imageSizes",
     )
     validation_size: int | None = option(
         None,
         "height and width of validation images, and of what the exported model takes; without it "
         "those of --image-shape",
         kinds.positive,
+        field="training.model.validationSize",
     )
     pretrained: Path | None = option(
         None,
         "a file of weights to start from, of safetensors or a state_dict of PyTorch's; a last "
         "layer for another number of classes is made new",
         kinds.path,
+        field="training.model.pretrained",
     )
     dtype: str = option("float32", "precision of the network", choices=PRECISIONS)
     compile: bool | None = option(
@@ -63,17 +96,20 @@ class ModelOptions:
         "1 compiles the network with torch.compile, for faster steps, and 0 does not; without it a "
         "training compiles on a GPU unless --deterministic is there, and goes on as it began",
         kinds.switch,
+        field="training.compile",
     )
     compile_cache: bool = option(
         True,
         "1 keeps compiled code beside the checkpoints, and later attempts of this job run it; who "
         "can write it can run code in the worker",
         kinds.switch,
+        field="training.compileCache",
     )
     activation_checkpointing: bool = option(
         False,
         "1 lets the backward pass compute activations again, for less memory and slower steps",
         kinds.switch,
+        field="training.activationCheckpointing",
     )
     initializer: str = option("default", "how weights start", choices=INITIALIZERS)
     loss: str = option(
@@ -86,49 +122,95 @@ class ModelOptions:
 class OptimizerOptions:
     """How weights move."""
 
-    optimizer: str = option("sgd", "an optimizer of MXNet's, such as sgd, nag, adam, lbsgd")
-    lr: float = option(0.1, "learning rate at the end of the warm-up", kinds.amount_above_zero)
-    lr_factor: float = option(0.1, "factor at each of the epochs where it falls", kinds.amount)
+    optimizer: str = option(
+        "sgd",
+        "an optimizer of MXNet's, such as sgd, nag, adam, lbsgd",
+        field="training.optimizer.name",
+    )
+    lr: float = option(
+        0.1,
+        "learning rate at the end of the warm-up",
+        kinds.amount_above_zero,
+        field="training.optimizer.learningRate",
+    )
+    lr_factor: float = option(
+        0.1,
+        "factor at each of the epochs where it falls",
+        kinds.amount,
+        field="training.optimizer.learningRateFactor",
+    )
     lr_step_epochs: kinds.Decay | None = option(
-        IMAGENET_DECAY, "epochs where it falls, or powN; empty is never", kinds.decay
+        IMAGENET_DECAY,
+        "epochs where it falls, or powN; empty is never",
+        kinds.decay,
+        field="training.optimizer.stepEpochs",
     )
     lr_schedule: str = option(
         "step",
         "how the rate falls after the warm-up: step at --lr-step-epochs, cosine and polynomial to "
         "0 at the end",
         choices=SCHEDULES,
+        field="training.optimizer.schedule",
     )
-    lr_power: float = option(2.0, "power of polynomial", kinds.amount_above_zero)
+    lr_power: float = option(
+        2.0, "power of polynomial", kinds.amount_above_zero, field="training.optimizer.power"
+    )
     lr_scaling: str = option(
         "none",
         "multiply lr by (batch over all workers / lr-scaling-base), or its root",
         choices=("none", "linear", "sqrt"),
+        field="training.optimizer.learningRateScaling",
     )
-    lr_scaling_base: int = option(256, "the batch that lr was chosen for", kinds.positive)
-    warmup_epochs: float = option(5, "epochs in which the rate rises from near 0", kinds.amount)
+    lr_scaling_base: int = option(
+        256,
+        "the batch that lr was chosen for",
+        kinds.positive,
+        field="training.optimizer.learningRateScalingBase",
+    )
+    warmup_epochs: float = option(
+        5,
+        "epochs in which the rate rises from near 0",
+        kinds.amount,
+        field="training.optimizer.warmupEpochs",
+    )
     warmup_strategy: str = option(
         "linear",
         "how it rises; lars is layer-wise and needs the optimizer lbsgd",
         choices=("linear", "power2", "sqrt", "lars"),
+        field="training.optimizer.warmupStrategy",
     )
-    mom: float = option(0.9, "momentum, for the optimizers that have one", kinds.amount)
-    wd: float = option(1e-4, "weight decay", kinds.amount)
+    mom: float = option(
+        0.9,
+        "momentum, for the optimizers that have one",
+        kinds.amount,
+        field="training.optimizer.momentum",
+    )
+    wd: float = option(1e-4, "weight decay", kinds.amount, field="training.optimizer.weightDecay")
     clip_gradient: float | None = option(
         None, "clip each gradient to this size", kinds.amount_above_zero
     )
     label_smoothing: float = option(
-        0.0, "part of each label that all classes get alike, 0 to 1", kinds.amount
+        0.0,
+        "part of each label that all classes get alike, 0 to 1",
+        kinds.amount,
+        field="training.labelSmoothing",
     )
     ema_decay: float | None = option(
         None,
         "decay of a moving average of the weights, such as 0.9999, which is validated and exported",
         kinds.amount,
+        field="training.optimizer.emaDecay",
     )
-    batch_size: int = option(128, "images a step of this worker, over its GPUs", kinds.positive)
+    batch_size: int = option(
+        128,
+        "images a step of this worker, over its GPUs",
+        kinds.positive,
+        field="training.batchSize",
+    )
     macrobatch_size: int = option(
         0, "add up steps until this many images over all workers, then update", kinds.count
     )
-    num_epochs: int = option(80, "epochs", kinds.positive)
+    num_epochs: int = option(80, "epochs", kinds.positive, field="training.epochs")
 
 
 @dataclass(frozen=True)
@@ -136,33 +218,60 @@ class DataOptions:
     """What it is trained on."""
 
     dataset: Path | None = option(
-        None, "a sealed dataset's folder, with its dataset.json", kinds.path
+        None,
+        "a sealed dataset's folder, with its dataset.json",
+        kinds.path,
+        field="dataset",
     )
     dataset_url: str | None = option(
-        None, "a published dataset: s3://BUCKET/PREFIX, or the URL of its folder on a server"
+        None,
+        "a published dataset: s3://BUCKET/PREFIX, or the URL of its folder on a server",
+        field="dataset",
     )
-    dataset_endpoint: str | None = option(None, "the S3 API of the bucket; without it AWS's")
-    dataset_region: str | None = option(None, "the bucket's region; without it us-east-1")
+    dataset_endpoint: str | None = option(
+        None, "the S3 API of the bucket; without it AWS's", field="dataset"
+    )
+    dataset_region: str | None = option(
+        None, "the bucket's region; without it us-east-1", field="dataset"
+    )
     dataset_query_key: str | None = option(
-        None, "the key of the Secret with the query of each file's URL"
+        None,
+        "the key of the Secret with the query of each file's URL",
+        field="dataset",
     )
     cache: Path | None = option(
         None,
         "folder for the records of --dataset-url that this worker reads; without it they are read "
         "in every epoch",
         kinds.path,
+        field="training.workers.cache",
     )
-    cache_size: int | None = option(None, "most bytes of --cache", kinds.positive)
+    cache_size: int | None = option(
+        None, "most bytes of --cache", kinds.positive, field="training.workers.cache.size"
+    )
     data_train: str | None = option(
-        None, "training records: .rec files or folders, several with ;", kinds.text
+        None,
+        "training records: .rec files or folders, several with ;",
+        kinds.text,
+        field="dataset",
     )
-    data_train_idx: str = option("", "their index files (default: .idx beside each .rec)")
+    data_train_idx: str = option(
+        "", "their index files (default: .idx beside each .rec)", field="dataset"
+    )
     data_val: str | None = option(
-        None, "validation records: .rec files or folders, several with ;", kinds.text
+        None,
+        "validation records: .rec files or folders, several with ;",
+        kinds.text,
+        field="dataset",
     )
-    data_val_idx: str = option("", "their index files (default: .idx beside each .rec)")
+    data_val_idx: str = option(
+        "", "their index files (default: .idx beside each .rec)", field="dataset"
+    )
     num_examples: int = option(
-        1281167, "training images that --benchmark pretends to have", kinds.positive
+        1281167,
+        "training images that --benchmark pretends to have",
+        kinds.positive,
+        field="dataset",
     )
     rgb_mean: tuple[float, float, float] | None = option(
         None,
@@ -172,19 +281,31 @@ class DataOptions:
     rgb_std: tuple[float, float, float] | None = option(
         None, "divides each pixel; without it the dataset's own, or 1,1,1", kinds.colour_scale
     )
-    pad_size: int = option(0, "pixels to pad on each side before a crop", kinds.count)
-    fill_value: int = option(127, "colour of what is padded, 0 to 255", kinds.count)
+    pad_size: int = option(
+        0,
+        "pixels to pad on each side before a crop",
+        kinds.count,
+        field="training.augmentation.padSize",
+    )
+    fill_value: int = option(
+        127,
+        "colour of what is padded, 0 to 255",
+        kinds.count,
+        field="training.augmentation.fillValue",
+    )
     reader: str | None = option(
         None,
         "Ordered reads in an order that depends on no number of workers, ImageRecordIter is "
         "MXNet's; without it Ordered, unless hue, rotation or shear are augmented",
         choices=READERS,
+        field="training.reader",
     )
     data_nthreads: int | None = option(
         None,
         "cores that decode images for this process; without it the pod's, less one for each "
         "process of the pod, divided by them",
         kinds.positive,
+        field="training.dataThreads",
     )
     decoding: str | None = option(
         None,
@@ -208,6 +329,8 @@ class DataOptions:
 @dataclass(frozen=True)
 class AugmentationOptions:
     """How training images are varied: as in MXNet's ImageRecordIter, and what came after it."""
+
+    FIELD: ClassVar[str] = "training.augmentation"
 
     random_crop: bool = option(False, "1 crops at random, not in the centre", kinds.switch)
     random_mirror: bool = option(False, "1 mirrors half of the images", kinds.switch)
@@ -259,19 +382,26 @@ class OutputOptions:
         Path(),
         "folder that gets attempts/rN/ with checkpoints, logs, model and result",
         kinds.path,
+        field="training.output",
     )
-    checkpoint_every_epochs: int = option(1, "0 is only at the end", kinds.count)
+    checkpoint_every_epochs: int = option(
+        1, "0 is only at the end", kinds.count, field="training.checkpoint.everyEpochs"
+    )
     checkpoint_every_seconds: float | None = option(
         None,
         f"also within an epoch, this many seconds apart; absent: {EVERY_SECONDS:g}, or "
         f"{STALLS_PER_INTERVAL} times what a checkpoint holds training up if that is more",
         kinds.amount_above_zero,
+        field="training.checkpoint.everySeconds",
     )
-    checkpoint_keep: int = option(3, "complete checkpoints that stay", kinds.positive)
+    checkpoint_keep: int = option(
+        3, "complete checkpoints that stay", kinds.positive, field="training.checkpoint.keep"
+    )
     init_from: Path | None = option(
         None,
         "a checkpoint's folder (or one that holds some) to start from, of any job",
         kinds.path,
+        field="training.checkpoint.initFrom",
     )
     model_prefix: str | None = option(
         None,
@@ -280,7 +410,9 @@ class OutputOptions:
         aliases=("--model",),
     )
     save_period: int = option(1, "epochs between them", kinds.positive)
-    load_epoch: int | None = option(None, "start from PREFIX-NNNN.params", kinds.count)
+    load_epoch: int | None = option(
+        None, "start from PREFIX-NNNN.params", kinds.count, field="training.checkpoint.initFrom"
+    )
     disp_batches: int = option(20, "batches between two lines of the log", kinds.positive)
     monitor: int = option(0, "log statistics of weights every N batches; 0 is off", kinds.count)
 
@@ -290,14 +422,20 @@ class ClusterOptions:
     """How workers come and stay together."""
 
     # The frameworks that are registered decide what the first three may be.
-    framework: str = option("MXNet", "what trains")
+    framework: str = option("MXNet", "what trains", field="training.framework")
     distribution_strategy: str = option(
         "mirrored",
         "how workers of TensorFlow and PyTorch exchange; mirrored is one worker with all its "
         "devices, and single, PyTorch's default, one process",
+        field="training.strategy",
     )
-    kv_store: str = option("device", "how MXNet adds gradients up")
-    gpus: tuple[int, ...] = option((), "GPUs of this worker, 0,1,…; none is the CPU", kinds.devices)
+    kv_store: str = option("device", "how MXNet adds gradients up", field="training.strategy")
+    gpus: tuple[int, ...] = option(
+        (),
+        "GPUs of this worker, 0,1,…; none is the CPU",
+        kinds.devices,
+        field="training.workers.gpus",
+    )
     gc_type: str = option("none", "compression of gradients", choices=("none", "2bit"))
     gc_threshold: float = option(0.5, "threshold of 2bit", kinds.amount_above_zero)
     seed: int = option(0, "of weights, order and augmentation", kinds.count)
@@ -306,9 +444,13 @@ class ClusterOptions:
         "1 gives the same bits each time, for the same workers and hardware; dist_sync then takes "
         "at most 2 workers",
         kinds.switch,
+        field="training.deterministic",
     )
     join_timeout: float = option(
-        900, "seconds to wait for the scheduler and the other members", kinds.amount_above_zero
+        900,
+        "seconds to wait for the scheduler and the other members",
+        kinds.amount_above_zero,
+        field="runPolicy.schedulingPolicy.scheduleTimeoutSeconds",
     )
     termination_grace: float = option(
         20, "seconds that a checkpoint after SIGTERM may take", kinds.amount
@@ -325,3 +467,12 @@ class Options:
     augmentation: AugmentationOptions = dataclasses.field(default_factory=AugmentationOptions)
     output: OutputOptions = dataclasses.field(default_factory=OutputOptions)
     cluster: ClusterOptions = dataclasses.field(default_factory=ClusterOptions)
+
+
+# Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
+GROUPS: dict[str, Any] = get_type_hints(Options)
+
+OPTIONS: tuple[Option, ...] = tuple(
+    item for group in (PresetOptions, *GROUPS.values()) for item in options_of(group)
+)
+"""All options."""

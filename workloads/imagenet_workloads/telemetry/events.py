@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from imagenet_spec.names import camel_case
 from imagenet_workloads.errors import InputError
 
 _log = logging.getLogger(__name__)
@@ -230,7 +231,7 @@ def to_line(event: Event, time: float) -> str:
     for field in dataclasses.fields(event):
         value = getattr(event, field.name)
         if value is not None:
-            document[_camel_case(field.name)] = value
+            document[camel_case(field.name)] = value
     return json.dumps(document, ensure_ascii=False)
 
 
@@ -246,7 +247,7 @@ def from_line(line: str) -> tuple[float, Event] | None:
     kind = _KINDS.get(str(document.get("event")))
     if kind is None:
         return None
-    known = {_camel_case(field.name): field for field in dataclasses.fields(kind)}
+    known = {camel_case(field.name): field for field in dataclasses.fields(kind)}
     try:
         values = {
             field.name: _checked(field, document[name])
@@ -294,11 +295,6 @@ def _checked(field: "dataclasses.Field[Any]", value: object) -> Any:
     if isinstance(value, bool) or not isinstance(value, wanted):
         raise TypeError(f"{field.name} is {value!r}")
     return value
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 def _figures(**values: float | None) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from imagenet_spec.metrics import TimePhase
+from imagenet_spec.program.option import flag
 from imagenet_workloads import rendezvous
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity
 from imagenet_workloads.environment import Environment
@@ -20,7 +21,6 @@ from imagenet_workloads.telemetry.server import serve
 from imagenet_workloads.telemetry.time_account import TimeAccount, process_age
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.options import FrameworkDescription, Options
-from imagenet_workloads.train.options.description import option_name
 from imagenet_workloads.train.resume import identify
 from imagenet_workloads.train.trainer import Worker, train
 
@@ -134,7 +134,7 @@ def _of_framework(options: Options, description: FrameworkDescription) -> str:
     elif name is not None and not getattr(options.model, name):
         first, *others = name.split("_")
         field = "".join((first, *map(str.capitalize, others)))
-        switch = f"{option_name(name)} 1 (spec.training.{field}: true)"
+        switch = f"{flag(name)} 1 (spec.training.{field}: true)"
     else:
         return ""
     return f"; {switch} may save some more, but is slower"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from imagenet_spec.program.option import flag
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.train.options.description import option_name
 
 CROP = ["--random-resized-crop", "1"]
 GREY = ["--image-shape", "1,28,28"]
@@ -74,8 +74,6 @@ def test_mistakes_are_explained(
 def test_augmentations_that_go_together_are_taken(
     others: list[str], augmentation: dict[str, float]
 ) -> None:
-    given = [
-        word for name, value in augmentation.items() for word in (option_name(name), str(value))
-    ]
+    given = [word for name, value in augmentation.items() for word in (flag(name), str(value))]
     parsed = parse([*others, *given]).augmentation
     assert {name: getattr(parsed, name) for name in augmentation} == augmentation

@@ -6,6 +6,7 @@ Imports no MXNet.
 import os
 from collections.abc import Mapping
 
+from imagenet_spec.program.option import flag
 from imagenet_spec.program.train import Options
 from imagenet_workloads.dataset import FILE_NAME, read_dataset
 from imagenet_workloads.frameworks.mxnet.fast_import import lighten_mxnet
@@ -15,7 +16,6 @@ from imagenet_workloads.train.options import reader
 from imagenet_workloads.train.options.description import (
     FrameworkDescription,
     StrategyModules,
-    option_name,
 )
 
 STRATEGIES = {
@@ -73,7 +73,7 @@ def _nondeterministic(options: Options) -> str | None:
 
 def _grey(options: Options) -> str | None:
     channels, height, width = options.model.image_shape
-    changed = [option_name(name) for name in COLOURS if getattr(options.augmentation, name)]
+    changed = [flag(name) for name in COLOURS if getattr(options.augmentation, name)]
     if channels == 1 and changed:
         return (
             f"argument {', '.join(changed)}: MXNet changes no colours of images of 1 channel; "

@@ -6,15 +6,17 @@ explicit option wins at any position.
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import Any, get_type_hints
 
-from imagenet_spec.program.option import add_group, collect
+from imagenet_spec.program.option import add_group, collect, flag
 from imagenet_spec.program.presets import IMAGENET_AUGMENTATION, PRESETS
-from imagenet_spec.program.train import AugmentationOptions, DataOptions, Options
-from imagenet_workloads.train.options.description import FrameworkDescription, option_name
-
-# Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
-GROUPS: dict[str, Any] = get_type_hints(Options)
+from imagenet_spec.program.train import (
+    GROUPS,
+    AugmentationOptions,
+    DataOptions,
+    Options,
+    PresetOptions,
+)
+from imagenet_workloads.train.options.description import FrameworkDescription
 
 DESCRIPTION = """\
 Train an image classifier with MXNet: on this machine, or as one member (scheduler, server, worker)
@@ -41,8 +43,7 @@ def build_parser(frameworks: Mapping[str, FrameworkDescription]) -> argparse.Arg
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _add_presets(parser)
-    for title, group in GROUPS.items():
+    for title, group in {"presets": PresetOptions, **GROUPS}.items():
         add_group(parser, title, group, _choices(frameworks))
     return parser
 
@@ -52,7 +53,9 @@ def parse(
 ) -> Options:
     """Parse a command line; exits with 2 and a message for a bad one, as argparse does."""
     parser = build_parser(frameworks)
-    chosen, _ = _preset_parser().parse_known_args(arguments)
+    presets = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add_group(presets, "presets", PresetOptions, {})
+    chosen, _ = presets.parse_known_args(arguments)
     parser.set_defaults(**PRESETS[chosen.preset])
     if chosen.use_imagenet_data_augmentation:
         parser.set_defaults(**IMAGENET_AUGMENTATION)
@@ -88,29 +91,6 @@ def _framework_contradiction(
     return described.contradiction(options)
 
 
-def _preset_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    _add_presets(parser)
-    return parser
-
-
-def _add_presets(parser: argparse.ArgumentParser) -> None:
-    arguments = parser.add_argument_group("presets")
-    arguments.add_argument(
-        "--preset",
-        choices=sorted(PRESETS),
-        default="imagenet",
-        help="defaults of train_imagenet.py or of train_cifar10.py (default: imagenet)",
-    )
-    arguments.add_argument(
-        "--use-imagenet-data-augmentation",
-        type=int,
-        choices=(0, 1),
-        default=0,
-        help="1 turns on the usual augmentation for ImageNet (default: 0)",
-    )
-
-
 def _contradiction(options: Options) -> str | None:
     """Name two options that cannot both hold, or None."""
     data, output, optimizer = options.data, options.output, options.optimizer
@@ -143,7 +123,7 @@ def _url_contradiction(data: DataOptions) -> str | None:
     if data.dataset_url is None:
         alone = ("dataset_endpoint", "dataset_region", "dataset_query_key", "cache")
         given = next((name for name in alone if getattr(data, name) is not None), None)
-        return None if given is None else f"argument {option_name(given)}: needs --dataset-url"
+        return None if given is None else f"argument {flag(given)}: needs --dataset-url"
     if data.dataset is not None or data.data_train or data.data_val:
         return "argument --dataset-url: not together with --dataset, --data-train or --data-val"
     if data.cache_size is not None and data.cache is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 
+from imagenet_spec.program.option import flag
 from imagenet_spec.program.train import ClusterOptions, Options
 from imagenet_workloads.errors import InputError
 
@@ -90,7 +91,7 @@ class FrameworkDescription:
     @property
     def strategy_option(self) -> str:
         """The option that names its strategy, as it is written on a command line."""
-        return option_name(self.option)
+        return flag(self.option)
 
     @property
     def rendezvous(self) -> Mapping[str, str]:
@@ -109,22 +110,17 @@ class FrameworkDescription:
     def lacking(self, options: Options) -> list[str]:
         """List what a command line asks for and this framework lacks."""
         refused = [
-            option_name(one.name)
+            flag(one.name)
             for group, names in self.lacks.items()
             for one in dataclasses.fields(getattr(options, group))
             if one.name in names and getattr(getattr(options, group), one.name) != one.default
         ]
         return refused + [
-            f"{option_name(name)} {value}"
+            f"{flag(name)} {value}"
             for group, values in self.lacks_values.items()
             for name, value in values.items()
             if getattr(getattr(options, group), name) == value
         ]
-
-
-def option_name(name: str) -> str:
-    """Return a field's option: `lr_factor` is `--lr-factor`."""
-    return f"--{name.replace('_', '-')}"
 
 
 def refuse_lacking(options: Options, frameworks: Mapping[str, FrameworkDescription]) -> None:

@@ -3,8 +3,8 @@
 Import-light: no framework, no numpy.
 """
 
+from imagenet_spec.program.option import flag
 from imagenet_spec.program.train import ORDERED, AugmentationOptions, Options
-from imagenet_workloads.train.options.description import option_name
 
 # Rotation and shear move pixels between others; HLS is not linear in RGB.
 ONLY_IMAGE_RECORD_ITER = (
@@ -52,4 +52,4 @@ def _url_contradiction(options: Options, lacking: list[str]) -> str | None:
 
 
 def _asked(varied: AugmentationOptions, names: tuple[str, ...]) -> list[str]:
-    return [option_name(name) for name in names if getattr(varied, name)]
+    return [flag(name) for name in names if getattr(varied, name)]
