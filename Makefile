@@ -170,10 +170,9 @@ format: $(INSTALLED) ## Rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-generate: $(INSTALLED) $(HELM) ## Write the CRD, pages of docs/, the table of options, the chart's snapshot
+generate: $(INSTALLED) $(HELM) ## Write the CRD, pages of docs/, the chart's snapshot
 	$(BIN)/python -m imagenet_operator.cli.generate
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page
-	PYTHONPATH=tests $(BIN)/python -m support.program_options
 	PYTHONPATH=tests $(BIN)/python -m support.pod_fields
 	$(RENDER) > $(SNAPSHOT)
 
@@ -183,7 +182,6 @@ lock: $(TOOLS)/uv ## Write images/locked from constraints/: what the images inst
 verify: $(INSTALLED) $(HELM) ## Fail if a generated file differs from its source; lint the chart
 	$(BIN)/python -m imagenet_operator.cli.generate --check
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page --check
-	PYTHONPATH=tests $(BIN)/python -m support.program_options --check
 	PYTHONPATH=tests $(BIN)/python -m support.pod_fields --check
 	$(BIN)/python images/lock.py --check
 	$(HELM) lint --strict --quiet $(CHART)

@@ -12,6 +12,8 @@ from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.training import Reader
 from imagenet_operator.clusters.local import preflight
 from imagenet_spec.program import train as groups
+from imagenet_spec.program.option import written
+from imagenet_spec.program.train import OPTIONS
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
@@ -36,7 +38,7 @@ REQUIRED = [
 def options(framework: str, *further: str) -> Options:
     strategies = FRAMEWORKS[framework].strategies
     strategy = next(iter(strategies.values())).options
-    return parse(["--framework", framework, *strategy, *REQUIRED, *further])
+    return parse(["--framework", framework, *written(OPTIONS, strategy), *REQUIRED, *further])
 
 
 @pytest.mark.parametrize("framework", OTHERS)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from imagenet_operator.api import ImageNetJob, validate
 from imagenet_operator.api import parse as parse_job
 from imagenet_operator.api.augmentation import Augmentation
-from imagenet_operator.api.extra_arguments import _READERS
-from imagenet_operator.api.program_options import CHOICES, KINDS, PRESETS
 from imagenet_operator.manifests import preview
+from imagenet_spec.program import kinds
+from imagenet_spec.program.train import OPTIONS
 from imagenet_workloads.commands import train
 from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.train.options.description import refuse_lacking
@@ -25,18 +25,20 @@ VALUES = (
     *("int8", "float16", "2bit", "none", "imagenet", "cifar10", "zero", "--x", "-", "--", "a b"),
 )
 USUAL = {
-    "amount": ("0", "2.5"),
-    "amount_above_zero": ("0.5", "1e3"),
-    "colour": ("1,2,3",),
-    "colour_scale": ("1,2.5,3",),
-    "count": ("0", "12"),
-    "losses": ("ce", "nll_loss,ce"),
-    "positive": ("1", "007"),
-    "switch": ("0", "1"),
-    "text": ("a b", "x"),
+    kinds.amount: ("0", "2.5"),
+    kinds.amount_above_zero: ("0.5", "1e3"),
+    kinds.colour: ("1,2,3",),
+    kinds.colour_scale: ("1,2.5,3",),
+    kinds.count: ("0", "12"),
+    kinds.losses: ("ce", "nll_loss,ce"),
+    kinds.positive: ("1", "007"),
+    kinds.switch: ("0", "1"),
+    kinds.text: ("a b", "x"),
 }
-OPTIONS = (*KINDS, *CHOICES)
-KNOWN = st.sampled_from(OPTIONS)
+FREE = {name: item for item in OPTIONS if not item.field for name in (item.flag, *item.aliases)}
+"""The options that no field sets."""
+
+KNOWN = st.sampled_from(sorted(FREE))
 NAMES = st.one_of(
     KNOWN,
     # Half of an option is an abbreviation, which the program refuses.
@@ -52,7 +54,7 @@ def arguments(draw: st.DrawFn) -> list[str]:
     for _ in range(draw(st.integers(0, 3))):
         if draw(st.integers(0, 9)):
             name = draw(KNOWN)
-            value = draw(st.sampled_from(CHOICES.get(name) or USUAL[KINDS[name]]))
+            value = str(draw(st.sampled_from(FREE[name].choices or USUAL[FREE[name].read])))
         else:
             name, value = draw(NAMES), draw(st.sampled_from(VALUES))
         found += draw(st.sampled_from([[f"{name}={value}"], [name, value]]))
@@ -112,16 +114,3 @@ def test_the_program_takes_what_validate_passes(document: dict[str, Any]) -> Non
         refuse_lacking(train.parse(given_to_it), FRAMEWORKS)
     except SystemExit:
         pytest.fail(f"imagenet-train refuses {given_to_it}")
-
-
-def test_every_kind_of_value_has_a_reader() -> None:
-    assert set(KINDS.values()) <= _READERS.keys()
-
-
-@pytest.mark.parametrize("option", PRESETS)
-def test_what_a_preset_sets_is_read_from_the_program(option: str) -> None:
-    options = train.parse([option])
-    for name, value in PRESETS[option].items():
-        if name in Augmentation.model_fields:
-            group = "data" if name in ("pad_size", "fill_value") else "augmentation"
-            assert getattr(getattr(options, group), name) == value

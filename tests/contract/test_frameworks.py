@@ -12,7 +12,8 @@ from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.api.frameworks import FRAMEWORKS as OPERATOR
 from imagenet_operator.api.options import OPERATOR_OPTIONS
-from imagenet_spec.program.option import flag
+from imagenet_spec.program.option import flag, written
+from imagenet_spec.program.train import OPTIONS
 from imagenet_workloads import frameworks, rendezvous
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks import DEFAULT
@@ -88,7 +89,7 @@ def test_every_strategy_has_its_modules(name: str, strategy: str) -> None:
     [(name, strategy) for name, one in OPERATOR.items() for strategy in one.strategies],
 )
 def test_the_options_of_a_strategy_name_it_to_the_program(name: str, strategy: str) -> None:
-    options = [*OPERATOR[name].options, *OPERATOR[name].strategies[strategy].options]
+    options = ["--framework", name, *written(OPTIONS, OPERATOR[name].strategies[strategy].options)]
     parsed = parse(options)
     assert parsed.cluster.framework == name
     assert WORKLOADS[name].strategy_of(parsed) in WORKLOADS[name].strategies

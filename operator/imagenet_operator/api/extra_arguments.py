@@ -1,14 +1,14 @@
 """`spec.training.extraArgs`: the verdict that `imagenet-train` would give after preparation.
 
-`validate` and the worker's builder ask for it. Names, kinds of values and presets are those of the
-program's own parser, which `make generate` writes into `program_options`. The two packages do not
-import each other; a contract test compares the verdicts over random jobs.
+`validate` and the worker's builder ask for it. Names, readers of values and presets are those of
+the program's own parser (`imagenet_spec.program`).
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,28 +17,24 @@ from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Rule
 from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.api.options import OPERATOR_OPTIONS
-from imagenet_operator.api.program_options import CHOICES, KINDS, PRESETS
 from imagenet_operator.errors import Problem
+from imagenet_spec.program.option import Option
+from imagenet_spec.program.presets import IMAGENET_AUGMENTATION, PRESETS
+from imagenet_spec.program.train import OPTIONS
 
 if TYPE_CHECKING:
     from imagenet_operator.api.training import TrainingSpec
 
 FIELD = "spec.training.extraArgs"
 
-_NUMBER = r"([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?"
-_ABOVE_ZERO = rf"(?=[0-9.]*[1-9]){_NUMBER}"
-_READERS = {
-    "amount": (_NUMBER, "a number of at least 0"),
-    "amount_above_zero": (_ABOVE_ZERO, "a number above 0"),
-    "colour": (rf"-?{_NUMBER}(,-?{_NUMBER}){{2}}", "RED,GREEN,BLUE"),
-    "colour_scale": (rf"{_ABOVE_ZERO}(,{_ABOVE_ZERO}){{2}}", "RED,GREEN,BLUE, each above 0"),
-    "count": (r"[0-9]{1,18}", "a whole number of at least 0"),
-    "losses": (r"(ce|nll|nll_loss)(,(ce|nll|nll_loss))*|", "ce, nll_loss, or both with a comma"),
-    "positive": (r"0*[1-9][0-9]{0,17}", "a whole number of at least 1"),
-    "switch": ("[01]", "0 or 1"),
-    "text": (r".+", "text that is not empty"),
+_OPTIONS = {name: item for item in OPTIONS if not item.field for name in (item.flag, *item.aliases)}
+"""The options that no field sets."""
+
+_PRESETS = {
+    **{("--preset", name): values for name, values in PRESETS.items()},
+    ("--use-imagenet-data-augmentation", "1"): IMAGENET_AUGMENTATION,
 }
-"""A kind of value → the pattern of the texts that are one, and its words."""
+"""Option and value → what they set."""
 
 _PRINTS = ("-h", "--help")
 """Options with which the program ends without training."""
@@ -96,7 +92,7 @@ def _parsed(texts: tuple[str, ...]) -> tuple[list[_Finding], list[_Finding], dic
         option, equals, value = rest.pop(0).partition("=")
         if option in _PRINTS:
             continue
-        if option not in {*KINDS, *CHOICES}:
+        if option not in _OPTIONS:
             # Another rule refuses those that the operator sets.
             if option not in OPERATOR_OPTIONS:
                 unknown.append((f"imagenet-train has no {option}", _nearest(option)))
@@ -109,32 +105,34 @@ def _parsed(texts: tuple[str, ...]) -> tuple[list[_Finding], list[_Finding], dic
                 wrong.append((f"{option} has no value", f"write {option}=VALUE"))
                 continue
             value = rest.pop(0)
-        wrong += _value_problems(option, value)
+        if problem := _value_problem(_OPTIONS[option], value):
+            wrong.append(problem)
         given[option] = value
     return unknown, wrong, given
 
 
 def _nearest(option: str) -> str | None:
-    near = difflib.get_close_matches(option, [*KINDS, *CHOICES], n=1)
+    near = difflib.get_close_matches(option, _OPTIONS, n=1)
     return f"write {near[0]}" if near else "see imagenet-train --help"
 
 
-def _value_problems(option: str, value: str) -> Iterator[_Finding]:
-    if option in CHOICES:
-        if value not in CHOICES[option]:
-            yield f"{option} cannot be {value!r}", f"write one of {', '.join(CHOICES[option])}"
-        return
-    pattern, words = _READERS[KINDS[option]]
-    if not re.fullmatch(pattern, value, re.DOTALL):
-        yield f"{option} cannot be {value!r}", f"write {words}"
+def _value_problem(item: Option, text: str) -> _Finding | None:
+    try:
+        value = item.read(text)
+    except (ArgumentTypeError, ValueError) as error:
+        return f"{item.flag}: {error}", None
+    if item.choices and value not in item.choices:
+        listing = ", ".join(map(str, item.choices))
+        return f"{item.flag} cannot be {text!r}", f"write one of {listing}"
+    return None
 
 
 def _preset_problems(training: TrainingSpec, given: dict[str, str]) -> Iterator[_Finding]:
     """Yield the rules that a preset breaks together with the job's fields."""
     presets = [
-        (f"{option} {value}", PRESETS[f"{option}={value}"])
+        (f"{option} {value}", _PRESETS[option, value])
         for option, value in given.items()
-        if f"{option}={value}" in PRESETS
+        if (option, value) in _PRESETS
     ]
     # An option of a field wins; at its default the builder leaves it out.
     unchanged = {

@@ -24,8 +24,3 @@ IMAGE_PULL_SECONDS = 900
 def join_timeout(job: ImageNetJob) -> int:
     """Return the seconds for which a member waits for the others, from its own start."""
     return job.spec.schedule_timeout_seconds + IMAGE_PULL_SECONDS
-
-
-def join_timeout_option(job: ImageNetJob) -> tuple[str, str]:
-    """Return that timeout as an option of `imagenet-train` and `imagenet-slots`."""
-    return ("--join-timeout", str(join_timeout(job)))

@@ -7,9 +7,10 @@ environment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from imagenet_operator.api import ImageNetJob, extra_arguments, worker_memory
 from imagenet_operator.api.templates import own_program
@@ -28,7 +29,7 @@ _NO_PORTS: Mapping[str, int] = MappingProxyType({})
 def program(
     job: ImageNetJob,
     settings: Settings,
-    options: Sequence[str] = (),
+    options: Mapping[str, Any] = _NOTHING,
     environment: Mapping[str, str] = _NOTHING,
     ports: Mapping[str, int] = _NO_PORTS,
     slots: int | None = None,
@@ -38,7 +39,8 @@ def program(
     Args:
         job: The job.
         settings: The operator's configuration.
-        options: The options of `imagenet-train` that follow from the strategy's fields.
+        options: The values of options of `imagenet-train` that follow from the strategy's fields,
+            by name.
         environment: The variables by which the members find each other.
         ports: The ports on which they connect.
         slots: The processes that `imagenet-slots` runs in each worker; None without it.
@@ -51,7 +53,7 @@ def program(
 
 
 def _program(
-    job: ImageNetJob, settings: Settings, options: Sequence[str], slots: int | None
+    job: ImageNetJob, settings: Settings, options: Mapping[str, Any], slots: int | None
 ) -> Program:
     """Return the program, without the means to find its peers."""
     workers, mounts = job.spec.training.workers, _mounts(job)
@@ -108,7 +110,7 @@ def _image(job: ImageNetJob, settings: Settings) -> str:
     return training.image or (images.gpu if training.workers.gpus else images.cpu)
 
 
-def _arguments(job: ImageNetJob, options: Sequence[str], slots: int | None) -> tuple[str, ...]:
+def _arguments(job: ImageNetJob, options: Mapping[str, Any], slots: int | None) -> tuple[str, ...]:
     if _is_own(job):
         return ()
     if slots is None:
@@ -117,7 +119,8 @@ def _arguments(job: ImageNetJob, options: Sequence[str], slots: int | None) -> t
     return (
         "--slots",
         str(slots),
-        *rendezvous.join_timeout_option(job),
+        "--join-timeout",
+        str(rendezvous.join_timeout(job)),
         "--",
         "imagenet-train",
         *trainer,

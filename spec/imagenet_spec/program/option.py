@@ -119,8 +119,8 @@ def written(options: Iterable[Option], values: Mapping[str, Any]) -> Iterator[st
     for item in options:
         value = values.get(item.name)
         if value is not None and (text := _text(value)) != _text(item.default):
-            yield item.flag
-            yield text
+            # argparse takes a text with a dash for an option.
+            yield from (f"{item.flag}={text}",) if text.startswith("-") else (item.flag, text)
 
 
 def _text(value: Any) -> str:

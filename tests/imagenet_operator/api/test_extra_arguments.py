@@ -24,14 +24,14 @@ def found(extra_args: list[str], **training: Any) -> list[str]:
     [
         (["--disp-batch", "5"], "imagenet-train has no --disp-batch; write --disp-batches"),
         (["--dtype", "int8"], "--dtype cannot be 'int8'; write one of float32, bfloat16, float16"),
-        (["--disp-batches=0"], "--disp-batches cannot be '0'; write a whole number of at least 1"),
+        (["--disp-batches=0"], "--disp-batches: must be at least 1, not 0; None"),
         (["--seed"], "--seed has no value; write --seed=VALUE"),
         (["--seed", "--benchmark=1"], "--seed has no value; write --seed=VALUE"),
         (["seed"], "imagenet-train has no seed; write --seed"),
         (["--help"], "--help only prints; remove it"),
         (["-h"], "-h only prints; remove it"),
-        (["--clip-gradient", "0.0"], "--clip-gradient cannot be '0.0'; write a number above 0"),
-        (["--loss", "mse"], "--loss cannot be 'mse'; write ce, nll_loss, or both with a comma"),
+        (["--clip-gradient", "0.0"], "--clip-gradient: 0.0 is not above 0; None"),
+        (["--loss", "mse"], "--loss: 'mse': write ce, nll_loss or both with a comma; None"),
     ],
 )
 def test_what_the_program_would_refuse_is_refused(extra_args: list[str], message: str) -> None:

@@ -8,7 +8,7 @@ from imagenet_operator.manifests import arguments
 from support.job_table import JOBS
 from support.random_jobs import jobs
 
-SYNC = ("--kv-store", "dist_sync")
+SYNC = {"kv_store": "dist_sync"}
 
 
 def options(name: str) -> dict[str, str]:
@@ -24,14 +24,10 @@ def options(name: str) -> dict[str, str]:
 
 def test_the_command_line_of_a_plain_job() -> None:
     assert arguments.of_worker(JOBS["defaults"], SYNC) == (
+        *("--batch-size", "256", "--num-epochs", "90"),
         *("--dataset", "$(IMAGENET_DATASET)"),
         *("--output", "$(IMAGENET_RESULTS)"),
-        *("--network", "resnet", "--num-layers", "50", "--image-shape", "3,224,224"),
-        *("--kv-store", "dist_sync", "--batch-size", "256", "--num-epochs", "90"),
-        *("--optimizer", "sgd", "--lr", "0.1", "--mom", "0.9", "--wd", "0.0001"),
-        *("--lr-factor", "0.1", "--lr-step-epochs", "30,60"),
-        *("--warmup-epochs", "5", "--warmup-strategy", "linear"),
-        *("--checkpoint-every-epochs", "1", "--checkpoint-keep", "3"),
+        *("--kv-store", "dist_sync"),
     )
 
 
@@ -44,7 +40,7 @@ def test_the_command_line_of_a_plain_job() -> None:
         ("single", "--data-nthreads", None),
         ("all of training", "--data-nthreads", "16"),
         ("single with gpus", "--gpus", "0,1,2,3"),
-        ("gpus", "--batch-size", "128"),
+        ("gpus", "--batch-size", None),
         ("all of training", "--lr-step-epochs", ""),
         ("all of training", "--lr-scaling", "sqrt"),
         ("all of training", "--lr-scaling-base", "1024"),
@@ -62,7 +58,7 @@ def test_the_command_line_of_a_plain_job() -> None:
         ),
         ("compiled", "--compile", "1"),
         ("single", "--compile", None),
-        ("sizes of images", "--image-shape", "3,224,224"),
+        ("sizes of images", "--image-shape", None),
         ("sizes of images", "--image-sizes", "0:160,12:192"),
         ("sizes of images", "--validation-size", "256"),
         ("single", "--image-sizes", None),
@@ -107,6 +103,6 @@ def test_the_workers_batches_add_up_to_the_jobs(job: ImageNetJob) -> None:
 def test_slots_share_the_gpus_and_the_batch_of_their_worker(
     name: str, slots: int, batch: str, gpus: str | None
 ) -> None:
-    texts = arguments.of_worker(JOBS[name], ("--kv-store", "horovod"), slots)
+    texts = arguments.of_worker(JOBS[name], {"kv_store": "horovod"}, slots)
     assert texts[texts.index("--batch-size") + 1] == batch
     assert (texts[texts.index("--gpus") + 1] if "--gpus" in texts else None) == gpus

@@ -99,14 +99,14 @@ class StrategySupport:
     """How a framework trains with one strategy.
 
     Attributes:
-        options: The options of `imagenet-train` for the strategy. A strategy's builder
-            adds those that follow from its fields, such as `--kv-store dist_sync`.
+        options: The values of options of `imagenet-train` for the strategy, by name. A strategy's
+            builder adds those that follow from its fields, such as `kv_store: dist_sync`.
         one_gpu_a_process: Whether a process of this framework uses one GPU at most. The strategy
             `horovod` then rejects slots with several GPUs.
         environment: The environment of a local run, if it is not the framework's.
     """
 
-    options: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
     one_gpu_a_process: bool = False
     environment: LocalEnvironment | None = None
 
@@ -133,7 +133,6 @@ class Framework:
         strategies: A strategy's name in a manifest → how the framework trains with it.
         images: The published images.
         gpu_code: The GPUs that the GPU image runs on.
-        options: The options of `imagenet-train` for the framework.
         environment: The environment of a local run; None for imagenetctl's own.
         readers: Values of `reader`.
         lacks_optimizers: Values of `optimizer.name`.
@@ -159,7 +158,6 @@ class Framework:
     images: Images
     gpu_code: GPUCode = field(default_factory=GPUCode)
     network_prefix: str | None = None
-    options: tuple[str, ...] = ()
     environment: LocalEnvironment | None = None
     readers: tuple[str, ...] = ("Ordered",)
     lacks_optimizers: tuple[str, ...] = ()

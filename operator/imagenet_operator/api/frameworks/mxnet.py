@@ -86,7 +86,7 @@ MXNET = Framework(
         "parameterServer": StrategySupport(),
         "single": StrategySupport(),
         "horovod": StrategySupport(
-            options=("--kv-store", "horovod"),
+            options={"kv_store": "horovod"},
             environment=LocalEnvironment("-horovod", "Horovod with MXNet", "install-horovod"),
         ),
     },

@@ -54,16 +54,15 @@ PYTORCH = Framework(
     },
     network_prefix="timm/",
     strategies={
-        "single": StrategySupport(options=("--distribution-strategy", "single")),
+        "single": StrategySupport(options={"distribution_strategy": "single"}),
         "distributedDataParallel": StrategySupport(
-            options=("--distribution-strategy", "distributed_data_parallel")
+            options={"distribution_strategy": "distributed_data_parallel"}
         ),
     },
     # Its wheels for CUDA run without a GPU and its driver, too.
     images=Images(cpu="imagenet-workloads-pytorch:0.1.0", gpu="imagenet-workloads-pytorch:0.1.0"),
     # From torch.cuda.get_arch_list() of the image's wheel (docs/images.md).
     gpu_code=GPUCode(machine_code=((7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0))),
-    options=("--framework", "PyTorch"),
     environment=LocalEnvironment("-pytorch", "PyTorch", "install-pytorch"),
     lacks_optimizers=("lbsgd",),
     lacks_augmentations=(

@@ -20,11 +20,11 @@ TENSORFLOW = Framework(
     ),
     strategies={
         "horovod": StrategySupport(
-            options=("--distribution-strategy", "horovod"), one_gpu_a_process=True
+            options={"distribution_strategy": "horovod"}, one_gpu_a_process=True
         ),
-        "mirrored": StrategySupport(options=("--distribution-strategy", "mirrored")),
+        "mirrored": StrategySupport(options={"distribution_strategy": "mirrored"}),
         "multiWorkerMirrored": StrategySupport(
-            options=("--distribution-strategy", "multi_worker_mirrored")
+            options={"distribution_strategy": "multi_worker_mirrored"}
         ),
     },
     images=Images(
@@ -32,7 +32,6 @@ TENSORFLOW = Framework(
     ),
     # From tf.sysconfig.get_build_info() of the GPU image's wheel (docs/images.md).
     gpu_code=GPUCode(machine_code=((5, 0), (6, 0), (7, 0), (7, 5)), ptx=(8, 0)),
-    options=("--framework", "TensorFlow"),
     environment=LocalEnvironment("-tensorflow", "TensorFlow", "install-tensorflow"),
     lacks_optimizers=("lbsgd",),
     lacks_precisions=("bfloat16", "float16"),

@@ -53,9 +53,9 @@ class SourceFields(Model):
         return None
 
     @property
-    def remote_arguments(self) -> list[str]:
-        """The arguments by which workers open `remote_url`, besides the address."""
-        return []
+    def remote_options(self) -> dict[str, str | None]:
+        """The values of options by which workers open `remote_url`, besides the address."""
+        return {}
 
     @property
     def shorter_edge(self) -> tuple[str, int] | None:

@@ -178,9 +178,8 @@ class PreparedSource(SourceFields):
         return None if remote is None else remote.url
 
     @property
-    def remote_arguments(self) -> list[str]:
-        """The arguments for the API of a bucket, or for the query of a server."""
+    def remote_options(self) -> dict[str, str | None]:
+        """The API of a bucket, or the query of a server."""
         if self.s3 is not None:
-            return self.s3.api_arguments("--dataset-endpoint", "--dataset-region")
-        key = None if self.http is None else self.http.query_key
-        return [] if key is None else [f"--dataset-query-key={key}"]
+            return {"dataset_endpoint": self.s3.endpoint, "dataset_region": self.s3.region}
+        return {"dataset_query_key": None if self.http is None else self.http.query_key}

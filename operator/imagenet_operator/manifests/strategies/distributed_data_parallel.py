@@ -21,7 +21,7 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
     trainer = worker.program(
         job,
         settings,
-        rendezvous.join_timeout_option(job),
+        {"join_timeout": rendezvous.join_timeout(job)},
         environment={
             "MASTER_ADDR": names.address(job.metadata.name, attempt, worker.ROLE, 0),
             "MASTER_PORT": str(rendezvous.MEMBER_PORT),

@@ -32,7 +32,7 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
     trainer = worker.program(
         job,
         settings,
-        rendezvous.join_timeout_option(job),
+        {"join_timeout": rendezvous.join_timeout(job)},
         environment=_environment(job, attempt),
         slots=_slots(job),
     )

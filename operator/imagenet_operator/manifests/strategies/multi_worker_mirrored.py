@@ -19,7 +19,7 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
     trainer = worker.program(
         job,
         settings,
-        rendezvous.join_timeout_option(job),
+        {"join_timeout": rendezvous.join_timeout(job)},
         ports={"training": rendezvous.MEMBER_PORT},
     )
     return [Replicas(trainer, [{"TF_CONFIG": config} for config in _configs(job, attempt)])]

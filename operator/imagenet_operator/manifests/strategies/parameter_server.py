@@ -7,6 +7,8 @@ attempt never connects to a later scheduler.
 
 from __future__ import annotations
 
+from typing import Any
+
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.api.templates import own_program
@@ -15,6 +17,8 @@ from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
 from imagenet_spec.names import IMAGENET_WORKER_PROGRAM
+from imagenet_spec.program.option import written
+from imagenet_spec.program.train import OPTIONS
 
 SCHEDULER = "scheduler"
 SERVER = "server"
@@ -29,7 +33,7 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
     trainer = worker.program(
         job,
         settings,
-        ("--kv-store", strategy.kv_store, *rendezvous.join_timeout_option(job)),
+        _options(job),
         environment=_environment(job, attempt, WORKER),
         ports={"training": rendezvous.MEMBER_PORT},
     )
@@ -46,6 +50,11 @@ def _strategy(job: ImageNetJob) -> ParameterServer:
     return strategy
 
 
+def _options(job: ImageNetJob) -> dict[str, Any]:
+    """Return the values of options of `imagenet-train` that follow from the strategy's fields."""
+    return {"kv_store": _strategy(job).kv_store, "join_timeout": rendezvous.join_timeout(job)}
+
+
 def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Program:
     """Return the program of a scheduler or server, which needs no data and no GPU."""
     strategy = _strategy(job)
@@ -53,10 +62,7 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
     return Program(
         role=role,
         command="imagenet-train",
-        arguments=(
-            *arguments.of_strategy(job),
-            *("--kv-store", strategy.kv_store, *rendezvous.join_timeout_option(job)),
-        ),
+        arguments=tuple(written(OPTIONS, {**arguments.of_strategy(job), **_options(job)})),
         image=settings.images[job.spec.training.framework].cpu,
         grace_period_seconds=settings.grace_period_seconds,
         environment={**_environment(job, attempt, role), **_worker_program(job, role)},

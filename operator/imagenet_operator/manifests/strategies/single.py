@@ -16,5 +16,5 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
     assert single is not None, "this module serves no other strategy"
     support = FRAMEWORKS[training.framework].strategies[training.strategy.kind]
     # The options of a framework without kvstores name the strategy already.
-    options = () if support.options else ("--kv-store", single.kv_store)
+    options = {} if support.options else {"kv_store": single.kv_store}
     return [Replicas.alike(worker.program(job, settings, options), 1)]

@@ -26,7 +26,7 @@ def test_each_worker_knows_the_first_one_and_its_rank() -> None:
         assert container["command"] == ["imagenet-train"]
         texts = " ".join(container["args"])
         assert "--framework PyTorch --distribution-strategy distributed_data_parallel" in texts
-        assert "--join-timeout 1500 --batch-size 256" in texts
+        assert "--join-timeout 1500" in texts and "--batch-size 256" in texts
         assert {"name": "training", "containerPort": 9092} in container["ports"]
         assert container["image"] == DEFAULTS.images["PyTorch"].cpu
 

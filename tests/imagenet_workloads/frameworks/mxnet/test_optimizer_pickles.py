@@ -71,6 +71,14 @@ def test_only_the_classes_of_the_wheel_and_our_scheduler_are_admitted() -> None:
     assert known | {("__builtin__", "object")} == ADMITTED
 
 
+def test_a_worker_of_an_older_image_names_the_module_that_was_moved() -> None:
+    schedule = ByUpdate(Schedule(0.1, 10, 2, 0.5, decay=StepDecay((1,))))
+    sent = pickle.dumps(mx.optimizer.SGD(lr_scheduler=schedule), 0)
+    older = sent.replace(b"imagenet_spec.program.kinds", b"imagenet_workloads.train.options.kinds")
+    assert older != sent
+    assert state(decode(older)) == state(decode(sent))
+
+
 @pytest.mark.parametrize(
     "number", [np.float64(0.1), np.float32(0.5), np.float16(2), np.int64(3), np.int32(-3)]
 )

@@ -30,8 +30,8 @@ ADMITTED = frozenset(
         # The scheduler of imagenet-train with dist_async.
         ("imagenet_workloads.frameworks.mxnet.optimizers", "ByUpdate"),
         ("imagenet_workloads.train.schedule", "Schedule"),
-        ("imagenet_workloads.train.options.kinds", "StepDecay"),
-        ("imagenet_workloads.train.options.kinds", "PolynomialDecay"),
+        ("imagenet_spec.program.kinds", "StepDecay"),
+        ("imagenet_spec.program.kinds", "PolynomialDecay"),
         ("__builtin__", "object"),
     ]
 )
@@ -39,6 +39,9 @@ ADMITTED = frozenset(
 
 MXNet writes protocol 0, where Python's own modules have the names of Python 2.
 """
+
+_MOVED = {"imagenet_workloads.train.options.kinds": "imagenet_spec.program.kinds"}
+"""Where the modules are that workers of an older image name."""
 
 _NUMBERS = {"b1": "?", "f2": "e", "f4": "f", "f8": "d", "i4": "i", "i8": "q"}
 """The codes of NumPy's numbers, and those of `struct`."""
@@ -83,6 +86,7 @@ class _Unpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         # Compared as a whole: a name with dots would be a path of attributes.
+        module = _MOVED.get(module, module)
         found = (module, name)
         if found in _HELPERS:
             return _HELPERS[found]
