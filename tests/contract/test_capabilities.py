@@ -1,15 +1,11 @@
 """What the resource refuses for a framework is what its programs would refuse."""
 
 import dataclasses
-from typing import get_args
 
 import pytest
 
-from imagenet_operator.api import capabilities
-from imagenet_operator.api.fields import Precision
 from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from imagenet_operator.api.options import OPERATOR_OPTIONS
-from imagenet_operator.api.training import Reader
 from imagenet_operator.clusters.local import preflight
 from imagenet_spec.program import train as groups
 from imagenet_spec.program.option import written
@@ -18,7 +14,7 @@ from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
 from imagenet_workloads.train import bfloat16
-from imagenet_workloads.train.options import Options, reader
+from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.options.description import refuse_lacking
 
 OTHERS = [name for name in FRAMEWORKS if name != DEFAULT_FRAMEWORK]
@@ -47,21 +43,11 @@ def test_the_augmentations_are_the_same_on_both_sides(framework: str) -> None:
     assert set(FRAMEWORKS[framework].lacks_augmentations) == set(lacked)
 
 
-def test_the_precisions_are_the_same_on_both_sides() -> None:
-    assert get_args(Precision) == groups.PRECISIONS
-
-
 @pytest.mark.parametrize("precision", groups.PRECISIONS)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_program_has_the_precisions_that_the_rules_pass(framework: str, precision: str) -> None:
     lacking = WORKLOADS[framework].lacking(options(framework, "--dtype", precision))
     assert bool(lacking) == (precision in FRAMEWORKS[framework].lacks_precisions)
-
-
-def test_what_only_image_record_iter_has_is_the_same_on_both_sides() -> None:
-    assert set(capabilities.ONLY_IMAGE_RECORD_ITER) == set(reader.ONLY_IMAGE_RECORD_ITER)
-    assert get_args(Reader) == groups.READERS
-    assert set(capabilities.ONLY_ORDERED) == set(reader.ONLY_ORDERED)
 
 
 @pytest.mark.parametrize("framework", OTHERS)

@@ -17,23 +17,10 @@ from pydantic.alias_generators import to_camel
 
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.fields import Precision
 from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS, Framework, is_named, is_named_cel
-from imagenet_operator.api.frameworks.descriptor import READERS
 from imagenet_operator.api.optimizer import OptimizerName
 from imagenet_operator.api.schema import is_default_when_read
-
-ONLY_IMAGE_RECORD_ITER = (
-    "max_random_h",
-    "max_random_s",
-    "max_random_l",
-    "max_random_rotate_angle",
-    "max_random_shear_ratio",
-)
-"""The augmentations that the ordered reader lacks."""
-
-ONLY_ORDERED = ("random_erasing", "rand_augment_operations", "off_in_last_epochs")
-"""The augmentations that ImageRecordIter lacks."""
+from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER, ONLY_ORDERED, PRECISIONS, READERS
 
 
 def rules() -> Iterator[Rule]:
@@ -148,7 +135,7 @@ def _precisions(framework: Framework) -> Rule:
 
 def precision_problem(framework: Framework, precision: str) -> tuple[str, str]:
     """Return what is wrong with a precision that a framework lacks, and what to write."""
-    having = [name for name in get_args(Precision) if name not in framework.lacks_precisions]
+    having = [name for name in PRECISIONS if name not in framework.lacks_precisions]
     return (
         f"{framework.name} has no {precision}",
         _or(

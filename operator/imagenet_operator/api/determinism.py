@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.capabilities import ONLY_IMAGE_RECORD_ITER, unchanged_cel
+from imagenet_operator.api.capabilities import unchanged_cel
+from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER
 
 MOST_WORKERS = 2
 """Workers of `parameterServer`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import AfterValidator, AwareDatetime, Field
@@ -21,9 +21,6 @@ from imagenet_operator.api.quantities import POSITIVE_BYTES
 INT32_MAXIMUM = 2**31 - 1
 COUNT_MAXIMUM = 2**53
 """The largest integer that a double holds exactly, as many JSON parsers need."""
-
-Precision = Literal["float32", "bfloat16", "float16"]
-"""The values of `spec.training.precision`, which are those of `imagenet-train --dtype`."""
 
 Text = Annotated[str, MinLen(1), MaxLen(1024)]
 Message = Annotated[str, MaxLen(32768)]

@@ -23,12 +23,10 @@ from imagenet_operator.api.fields import (
 )
 from imagenet_operator.api.frameworks import NETWORKS, PREFIXES, family_of, is_named, is_named_cel
 from imagenet_operator.errors import Problem
+from imagenet_spec.program.kinds import MOST_SIZES
 
 SMALL_IMAGE = 32
 """Up to this height, a resnet is that of the CIFAR experiments, with other depths."""
-
-MOST_SIZES = 8
-"""Entries of `imageSizes`, at most: each may compile the network once more."""
 
 USUAL_SIDE = 224
 """The height and width of images of ImageNet for all networks that take them."""

@@ -8,6 +8,7 @@ from annotated_types import Ge, Gt, Le, MaxLen
 
 from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, Unit
 from imagenet_operator.api.fields import Count, Fraction, PositiveInt
+from imagenet_spec.program.train import Scaling, Schedule, WarmupStrategy
 
 OptimizerName = Literal["sgd", "nag", "lbsgd", "adam", "rmsprop", "adamw", "lamb"]
 """Names of optimizers: MXNet's, and adamw."""
@@ -23,7 +24,7 @@ class Optimizer(Model):
     learning_rate: Annotated[float, Gt(0), Le(1000)] = 0.1
     """The learning rate after warm-up, before the first step."""
 
-    learning_rate_scaling: Literal["none", "linear", "sqrt"] = "none"
+    learning_rate_scaling: Scaling = "none"
     """The scaling of the learning rate with the batch. The factor is 1, the images of an update
     divided by `learningRateScalingBase`, or its square root. An update has `batchSize` images, with
     dist_async a worker's part of them."""
@@ -46,7 +47,7 @@ class Optimizer(Model):
     warmup_epochs: Annotated[Count, Unit("epochs")] = 5
     """Epochs over which the learning rate rises from near zero; 0 turns warm-up off."""
 
-    schedule: Annotated[Literal["step", "cosine", "polynomial"], DefaultWhenRead()] = "step"
+    schedule: Annotated[Schedule, DefaultWhenRead()] = "step"
     """The fall of the learning rate after warm-up. `step` falls at `stepEpochs`. `cosine` and
     `polynomial` fall to 0 at the end of the last epoch."""
 
@@ -57,7 +58,7 @@ class Optimizer(Model):
     """The decay of an exponential moving average of the weights, such as 0.9999. Validation and the
     exported model use the average. Absent: no average."""
 
-    warmup_strategy: Literal["linear", "power2", "sqrt", "lars"] = "linear"
+    warmup_strategy: WarmupStrategy = "linear"
     """The shape of the rise; lars is layer-wise and needs the optimizer lbsgd."""
 
     rules = (

@@ -14,7 +14,6 @@ from imagenet_operator.api.elastic_workers import ElasticPolicy
 from imagenet_operator.api.fields import (
     Fraction,
     PositiveInt,
-    Precision,
     RelativePath,
     Replicas,
     Seconds,
@@ -31,8 +30,7 @@ from imagenet_operator.api.options import NO_REPEATED_OPTION, NO_SECOND_PRECISIO
 from imagenet_operator.api.quantities import POSITIVE_BYTES
 from imagenet_operator.api.strategies import DEVICES_CEL, TRAINING_RULES, Strategy
 from imagenet_operator.api.volumes import VolumeClaim
-
-Reader = Literal["Ordered", "ImageRecordIter"]
+from imagenet_spec.program.train import Precision, Reader
 
 
 class Checkpoint(Model):

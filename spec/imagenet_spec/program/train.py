@@ -16,18 +16,33 @@ example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `che
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, Final, Literal, get_args, get_type_hints
 
 from imagenet_spec.program import kinds
 from imagenet_spec.program.option import Option, option, options_of
 from imagenet_spec.program.presets import PRESETS
 
 IMAGENET_DECAY = kinds.StepDecay((30, 60))
-ORDERED = "Ordered"
-READERS = (ORDERED, "ImageRecordIter")
+ORDERED: Final = "Ordered"
+Reader = Literal["Ordered", "ImageRecordIter"]
+READERS: Final[tuple[Reader, ...]] = get_args(Reader)
+# Rotation and shear move pixels between others; HLS is not linear in RGB.
+ONLY_IMAGE_RECORD_ITER = (
+    "max_random_h",
+    "max_random_s",
+    "max_random_l",
+    "max_random_rotate_angle",
+    "max_random_shear_ratio",
+)
+"""The augmentations that the ordered reader lacks."""
+ONLY_ORDERED = ("random_erasing", "rand_augment_operations", "off_in_last_epochs")
+"""The augmentations that ImageRecordIter lacks."""
 THREADS, PROCESSES = "threads", "processes"
-PRECISIONS = ("float32", "bfloat16", "float16")
-SCHEDULES = ("step", "cosine", "polynomial")
+Precision = Literal["float32", "bfloat16", "float16"]
+PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
+Schedule = Literal["step", "cosine", "polynomial"]
+Scaling = Literal["none", "linear", "sqrt"]
+WarmupStrategy = Literal["linear", "power2", "sqrt", "lars"]
 INITIALIZERS = ("default", "xavier", "msra", "orthogonal", "normal", "uniform", "one", "zero")
 
 
@@ -149,7 +164,7 @@ class OptimizerOptions:
         "step",
         "how the rate falls after the warm-up: step at --lr-step-epochs, cosine and polynomial to "
         "0 at the end",
-        choices=SCHEDULES,
+        choices=get_args(Schedule),
         field="training.optimizer.schedule",
     )
     lr_power: float = option(
@@ -158,7 +173,7 @@ class OptimizerOptions:
     lr_scaling: str = option(
         "none",
         "multiply lr by (batch over all workers / lr-scaling-base), or its root",
-        choices=("none", "linear", "sqrt"),
+        choices=get_args(Scaling),
         field="training.optimizer.learningRateScaling",
     )
     lr_scaling_base: int = option(
@@ -176,7 +191,7 @@ class OptimizerOptions:
     warmup_strategy: str = option(
         "linear",
         "how it rises; lars is layer-wise and needs the optimizer lbsgd",
-        choices=("linear", "power2", "sqrt", "lars"),
+        choices=get_args(WarmupStrategy),
         field="training.optimizer.warmupStrategy",
     )
     mom: float = option(

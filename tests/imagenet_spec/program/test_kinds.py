@@ -44,7 +44,7 @@ def test_takes(type: Callable[[str], Any], text: str, value: object) -> None:
         (kinds.edge, "16385", "must be from 1 to 16384, not 16385"),
         (kinds.fraction, "half", "'half' is not a number"),
         (kinds.fraction, "1.01", "must be from 0 to 1, not 1.01"),
-        (kinds.fraction, "nan", "must be from 0 to 1, not nan"),
+        (kinds.fraction, "nan", "'nan' is not a number"),
         (kinds.fraction, "-0.1", "must be from 0 to 1, not -0.1"),
         (kinds.colour_shape, "1,28,28", "must be 3,HEIGHT,WIDTH as in 3,224,224"),
         (kinds.colour_shape, "3,28", "must be 3,HEIGHT,WIDTH as in 3,224,224"),

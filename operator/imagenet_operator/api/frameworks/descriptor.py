@@ -14,9 +14,6 @@ from typing import Any, NamedTuple
 
 from imagenet_operator.api.base import Rule
 
-READERS = ("Ordered", "ImageRecordIter")
-"""The values of `reader`."""
-
 
 class Family(NamedTuple):
     """The networks that one value of `model.network` names.

@@ -8,13 +8,13 @@ from typing import Any
 from imagenet_operator.api.base import Rule
 from imagenet_operator.api.frameworks.descriptor import (
     FAMILIES,
-    READERS,
     Framework,
     GPUCode,
     Images,
     LocalEnvironment,
     StrategySupport,
 )
+from imagenet_spec.program.train import READERS
 
 
 def _ratios_hold(training: Any) -> bool:

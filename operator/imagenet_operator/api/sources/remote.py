@@ -9,9 +9,10 @@ from typing import Any
 
 from imagenet_operator.api import capabilities
 from imagenet_operator.api.base import Rule
+from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER
 
 _REMOTE_CEL = "has(self.dataset.source.prepared) && !has(self.dataset.source.prepared.claimName)"
-_LACKING = capabilities.ONLY_IMAGE_RECORD_ITER
+_LACKING = ONLY_IMAGE_RECORD_ITER
 
 
 def _is_remote(spec: Any) -> bool:

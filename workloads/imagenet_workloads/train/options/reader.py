@@ -4,18 +4,13 @@ Import-light: no framework, no numpy.
 """
 
 from imagenet_spec.program.option import flag
-from imagenet_spec.program.train import ORDERED, AugmentationOptions, Options
-
-# Rotation and shear move pixels between others; HLS is not linear in RGB.
-ONLY_IMAGE_RECORD_ITER = (
-    "max_random_h",
-    "max_random_s",
-    "max_random_l",
-    "max_random_rotate_angle",
-    "max_random_shear_ratio",
+from imagenet_spec.program.train import (
+    ONLY_IMAGE_RECORD_ITER,
+    ONLY_ORDERED,
+    ORDERED,
+    AugmentationOptions,
+    Options,
 )
-
-ONLY_ORDERED = ("random_erasing", "rand_augment_operations", "off_in_last_epochs")
 
 
 def is_ordered(options: Options) -> bool:
