@@ -12,7 +12,6 @@ from annotated_types import Ge, Gt, Le, MinLen
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from imagenet_operator.api import frameworks
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.load import load
 from imagenet_operator.api.quantities import POSITIVE_BYTES
@@ -21,6 +20,7 @@ from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
+from imagenet_spec.frameworks.descriptor import Images
 
 
 def _not_a_training_port(port: int) -> int:
@@ -213,7 +213,7 @@ def _settings(file: _File, source: str) -> ReconcileSettings:
     )
 
 
-def _images(file: _File, source: str) -> dict[str, frameworks.Images]:
+def _images(file: _File, source: str) -> dict[str, Images]:
     """Return the images by framework; the file has the names in lower case."""
     known = {framework.lower(): framework for framework in _PODS.images}
     unknown = sorted(file.images.keys() - known.keys())
@@ -222,6 +222,5 @@ def _images(file: _File, source: str) -> dict[str, frameworks.Images]:
             f"{source}: images.{unknown[0]}: is no framework; write {' or '.join(known)}"
         )
     return {
-        known[name]: frameworks.Images(cpu=images.cpu, gpu=images.gpu)
-        for name, images in file.images.items()
+        known[name]: Images(cpu=images.cpu, gpu=images.gpu) for name, images in file.images.items()
     }

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from imagenet_operator import configuration
-from imagenet_operator.api.frameworks import Images
 from imagenet_operator.configuration import Configuration
 from imagenet_operator.manifests.settings import PUBLISHED
+from imagenet_spec.frameworks.descriptor import Images
 from support import chart
 
 OPERATOR = {

@@ -13,10 +13,10 @@ from imagenet_operator.api import ImageNetJob, load
 from imagenet_operator.api import parse as parse_job
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.compatibility import COMBINATIONS
-from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.api.strategies.single import Single
+from imagenet_spec.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from support.argument_lists import (
     GOOD,
     OWN_PROGRAMS,

@@ -1,19 +1,14 @@
 """What the resource refuses for a framework is what its programs would refuse."""
 
-import dataclasses
-
 import pytest
 
-from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
-from imagenet_operator.api.options import OPERATOR_OPTIONS
-from imagenet_operator.clusters.local import preflight
+from imagenet_spec.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from imagenet_spec.program import train as groups
 from imagenet_spec.program.option import written
 from imagenet_spec.program.train import OPTIONS
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
-from imagenet_workloads.train import bfloat16
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.options.description import refuse_lacking
 
@@ -37,32 +32,11 @@ def options(framework: str, *further: str) -> Options:
     return parse(["--framework", framework, *written(OPTIONS, strategy), *REQUIRED, *further])
 
 
-@pytest.mark.parametrize("framework", OTHERS)
-def test_the_augmentations_are_the_same_on_both_sides(framework: str) -> None:
-    lacked = WORKLOADS[framework].lacks["augmentation"]
-    assert set(FRAMEWORKS[framework].lacks_augmentations) == set(lacked)
-
-
 @pytest.mark.parametrize("precision", groups.PRECISIONS)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_program_has_the_precisions_that_the_rules_pass(framework: str, precision: str) -> None:
     lacking = WORKLOADS[framework].lacking(options(framework, "--dtype", precision))
     assert bool(lacking) == (precision in FRAMEWORKS[framework].lacks_precisions)
-
-
-@pytest.mark.parametrize("framework", OTHERS)
-def test_the_other_options_are_refused_by_one_rule_or_another(framework: str) -> None:
-    fields = {path.rpartition(".")[2] for path in FRAMEWORKS[framework].lacks_fields}
-    assert fields <= {name for names in WORKLOADS[framework].lacks.values() for name in names}
-    others = {
-        f"--{name.replace('_', '-')}"
-        for group, names in WORKLOADS[framework].lacks.items()
-        if group != "augmentation"
-        for name in names
-    }
-    assert others == {f"--{name}" for name in FRAMEWORKS[framework].lacks_options} | (
-        others & OPERATOR_OPTIONS.keys()
-    )
 
 
 @pytest.mark.parametrize("framework", OTHERS)
@@ -91,13 +65,3 @@ def refused(framework: str) -> list[list[str]]:
 def test_the_program_refuses_what_the_rules_refuse(framework: str, given: list[str]) -> None:
     with pytest.raises(InputError, match=r"only .* ha(s|ve) that"):
         refuse_lacking(options(framework, *given), WORKLOADS)
-
-
-@pytest.mark.parametrize("framework", OTHERS)
-def test_every_group_that_is_named_is_one(framework: str) -> None:
-    known = {field.name for field in dataclasses.fields(Options)}
-    assert WORKLOADS[framework].lacks.keys() <= known
-
-
-def test_the_instructions_of_bfloat16_are_the_same_on_both_sides() -> None:
-    assert preflight.BFLOAT16_FLAGS == bfloat16.CPU_FLAGS

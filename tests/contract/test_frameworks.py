@@ -1,4 +1,4 @@
-"""Every framework is registered on both sides, and the two sides say the same of it."""
+"""Every framework has its folder of the workloads, and nothing else knows its name."""
 
 import ast
 import importlib.util
@@ -6,19 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic.alias_generators import to_camel
 
-from imagenet_operator.api.augmentation import Augmentation
-from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
-from imagenet_operator.api.frameworks import FRAMEWORKS as OPERATOR
-from imagenet_operator.api.options import OPERATOR_OPTIONS
-from imagenet_spec.program.option import flag, written
+from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
+from imagenet_spec.frameworks import FRAMEWORKS as OPERATOR
+from imagenet_spec.program.option import written
 from imagenet_spec.program.train import OPTIONS
 from imagenet_workloads import frameworks, rendezvous
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.frameworks import DEFAULT
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
-from imagenet_workloads.frameworks.mxnet import gpus
 from imagenet_workloads.train.options import Options
 from support.pod_subset import REPOSITORY
 
@@ -37,24 +32,9 @@ PACKAGES = (
 )
 
 
-def test_every_framework_is_registered_on_both_sides() -> None:
+def test_every_framework_has_its_folder() -> None:
     assert set(OPERATOR) == set(WORKLOADS)
-    assert DEFAULT_FRAMEWORK == DEFAULT == Options().cluster.framework
-
-
-@pytest.mark.parametrize("name", OPERATOR)
-def test_both_sides_name_the_same_that_saves_memory(name: str) -> None:
-    operator, workloads = OPERATOR[name], WORKLOADS[name]
-    assert operator.memory_variable == workloads.memory_variable
-    assert operator.memory_field == workloads.memory_option
-    if operator.memory_field is not None:
-        field = f"spec.training.{to_camel(operator.memory_field)}"
-        assert OPERATOR_OPTIONS[flag(operator.memory_field)] == field
-
-
-def test_both_sides_name_one_gpu_code_of_mxnet() -> None:
-    machine_code = OPERATOR[DEFAULT_FRAMEWORK].gpu_code.machine_code
-    assert tuple(f"sm_{major}{minor}" for major, minor in machine_code) == gpus.CODE
+    assert Options().cluster.framework == DEFAULT_FRAMEWORK
 
 
 def test_every_folder_is_registered() -> None:
@@ -93,13 +73,6 @@ def test_the_options_of_a_strategy_name_it_to_the_program(name: str, strategy: s
     parsed = parse(options)
     assert parsed.cluster.framework == name
     assert WORKLOADS[name].strategy_of(parsed) in WORKLOADS[name].strategies
-
-
-@pytest.mark.parametrize("name", OPERATOR)
-def test_what_the_resource_refuses_is_what_the_program_lacks(name: str) -> None:
-    lacks = {option for options in WORKLOADS[name].lacks.values() for option in options}
-    assert set(OPERATOR[name].lacks_augmentations) == lacks & Augmentation.model_fields.keys()
-    assert {option.replace("-", "_") for option in OPERATOR[name].lacks_options} <= lacks
 
 
 @pytest.mark.parametrize("name", OPERATOR)

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS
+from imagenet_operator.api.frameworks import NETWORKS
 from imagenet_operator.api.networks import SMALL_IMAGE, Network, own_side
+from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.program.train import ModelOptions
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import networks

@@ -8,9 +8,8 @@ import pytest
 
 from imagenet_operator.api import validate
 from imagenet_operator.api.augmentation import Augmentation
-from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.frameworks.mxnet.description import COLOURS as WORKLOADS_COLOURS
 from imagenet_workloads.frameworks.mxnet.records import augmentation_arguments
 from support.job_table import manifest
 from support.tiny_dataset import write_dataset
@@ -106,7 +105,3 @@ def refused(channels: int, varied: dict[str, Any]) -> None:
     assert problem.path.startswith("spec.training.augmentation")
     with pytest.raises(SystemExit):
         parse(command_line(channels, varied))
-
-
-def test_the_colours_that_mxnet_changes_are_the_same_on_both_sides() -> None:
-    assert set(FRAMEWORKS["MXNet"].lacks_grey_augmentations) == set(WORKLOADS_COLOURS)

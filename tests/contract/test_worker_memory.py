@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api import ImageNetJob, worker_memory
-from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.names import IMAGENET_CPUS
 from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.commands import train

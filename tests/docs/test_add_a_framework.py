@@ -24,14 +24,14 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
 
 def test_it_changes_only_the_two_registries() -> None:
     assert set(PAGE.changes) == {
-        "operator/imagenet_operator/api/frameworks/__init__.py",
+        "spec/imagenet_spec/frameworks/__init__.py",
         "workloads/imagenet_workloads/frameworks/__init__.py",
     }
     others = {path for path in PAGE.new if "/frameworks/numpy" not in path}
     assert others == {MANIFEST}
 
 
-def test_both_halves_say_the_same(copy: tuple[Path, dict[str, str]]) -> None:
+def test_both_are_registered(copy: tuple[Path, dict[str, str]]) -> None:
     folder, environment = copy
     # Pytest's own settings are at the top of the tree.
     (folder / "pyproject.toml").write_text((REPOSITORY / "pyproject.toml").read_text())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
+from imagenet_spec.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from kind.chaos import report
 from kind.chaos import run as chaos
 from kind.chaos.faults import Fault, power_off_node

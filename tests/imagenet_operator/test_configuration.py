@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.frameworks import FRAMEWORKS, Images
 from imagenet_operator.configuration import Configuration, InvalidConfiguration, parse, read
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.reconcile.settings import DEFAULTS
+from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks.descriptor import Images
 
 WHOLE: dict[str, Any] = {
     "namespaces": ["vision"],

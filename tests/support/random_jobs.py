@@ -3,7 +3,8 @@
 from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.frameworks import FRAMEWORKS, with_strategy
+from imagenet_operator.api.frameworks import with_strategy
+from imagenet_spec.frameworks import FRAMEWORKS
 from support.job_table import BUCKET, LABELS, PREPARED, SYNTHETIC, VOLUME, Manifest, manifest, read
 
 

@@ -22,12 +22,13 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
+from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from imagenet_spec.names import EVERY_ATTEMPT, RESULT_FILE
 from imagenet_workloads import regular_files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.exported_files import OnnxModel, format_of
 from imagenet_workloads.fields import Fields, read_json
-from imagenet_workloads.frameworks import DEFAULT, FRAMEWORKS
+from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.prepare import codecs, heif, image_metadata, image_size
 from imagenet_workloads.prepare.codecs import opencv
 from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS, Codec, Recipe
@@ -397,7 +398,7 @@ def framework_of(result: Fields) -> FrameworkDescription:
     Raises:
         InputError: it is unknown.
     """
-    framework = result.text("framework") if result.has("framework") else DEFAULT
+    framework = result.text("framework") if result.has("framework") else DEFAULT_FRAMEWORK
     if framework not in FRAMEWORKS:
         raise result.wrong("framework", f"is {framework!r}; known are {', '.join(FRAMEWORKS)}")
     return FRAMEWORKS[framework]

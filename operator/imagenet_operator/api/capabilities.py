@@ -13,14 +13,27 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, get_args
 
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_snake
 
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS, Framework, is_named, is_named_cel
-from imagenet_operator.api.optimizer import OptimizerName
+from imagenet_operator.api.frameworks import (
+    NETWORKS,
+    is_named,
+    is_named_cel,
+    rules_of,
+)
 from imagenet_operator.api.schema import is_default_when_read
-from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER, ONLY_ORDERED, PRECISIONS, READERS
+from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks.descriptor import Framework
+from imagenet_spec.program.option import Option
+from imagenet_spec.program.train import (
+    ONLY_IMAGE_RECORD_ITER,
+    ONLY_ORDERED,
+    PRECISIONS,
+    READERS,
+    OptimizerName,
+)
 
 
 def rules() -> Iterator[Rule]:
@@ -45,10 +58,10 @@ def _rules_of(framework: Framework) -> Iterator[Rule]:
         yield _augmentations(framework)
     if framework.lacks_grey_augmentations:
         yield _grey_augmentations(framework)
-    yield from (_field(framework, path) for path in framework.lacks_fields)
+    yield from (_field(framework, item) for item in framework.lacks_fields)
     if framework.lacks_options:
         yield _options(framework)
-    yield from framework.training_rules
+    yield from rules_of(framework.name).training
 
 
 def _only_for(framework: Framework, rule: Rule) -> Rule:
@@ -262,9 +275,9 @@ def _grey_augmentations(framework: Framework) -> Rule:
     )
 
 
-def _field(framework: Framework, path: str) -> Rule:
-    name = ".".join(map(to_camel, path.split(".")))
-    read = attrgetter(path)
+def _field(framework: Framework, item: Option) -> Rule:
+    name = item.field.removeprefix("training.")
+    read = attrgetter(to_snake(name))
     return Rule(
         cel=f"!has(self.{name})",
         message=f"must be absent with the framework {framework.name}",
@@ -272,29 +285,29 @@ def _field(framework: Framework, path: str) -> Rule:
         holds=lambda training: read(training) is None,
         explain=lambda training: (
             f"{framework.name} has no {name.rpartition('.')[2]}",
-            _or(lambda other: path not in other.lacks_fields, "remove it"),
+            _or(lambda other: item not in other.lacks_fields, "remove it"),
         ),
     )
 
 
 def _options(framework: Framework) -> Rule:
-    pattern = f"^--({'|'.join(framework.lacks_options)})(=|$)"
+    lacking = [item.flag for item in framework.lacks_options]
+    pattern = f"^--({'|'.join(flag.removeprefix('--') for flag in lacking)})(=|$)"
 
     def repeated(training: Any) -> list[str]:
         return [text.partition("=")[0] for text in training.extra_args if re.match(pattern, text)]
 
     def explain(training: Any) -> tuple[str, str]:
         option = repeated(training)[0]
-        bare = option.removeprefix("--")
-        return (
-            f"{framework.name} has no {option}",
-            _or(lambda other: bare not in other.lacks_options, "remove it"),
-        )
 
-    listing = ", ".join(f"--{option}" for option in framework.lacks_options)
+        def has(other: Framework) -> bool:
+            return option not in [item.flag for item in other.lacks_options]
+
+        return f"{framework.name} has no {option}", _or(has, "remove it")
+
     return Rule(
         cel=(f"!has(self.extraArgs) || !self.extraArgs.exists(text, text.matches('{pattern}'))"),
-        message=f"must not have these with the framework {framework.name}: {listing}",
+        message=f"must not have these with the framework {framework.name}: {', '.join(lacking)}",
         field="extraArgs",
         holds=lambda training: not repeated(training),
         explain=explain,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.api.strategies import STRATEGIES
+from imagenet_spec.frameworks import FRAMEWORKS
 
 
 class Combination(NamedTuple):

@@ -17,9 +17,10 @@ from imagenet_operator.api.fields import (
     Template,
     stays_below,
 )
-from imagenet_operator.api.frameworks import DEFAULT_FORMAT, Format
+from imagenet_operator.api.frameworks import Format
 from imagenet_operator.api.sources import DATASET_RULES, Source
 from imagenet_operator.api.volumes import VolumeClaim
+from imagenet_spec.frameworks import DEFAULT_FORMAT
 
 Words = Annotated[str, MinLen(1), MaxLen(200)]
 

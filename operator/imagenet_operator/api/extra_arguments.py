@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from imagenet_operator.api import capabilities
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_operator.api.frameworks import rules_of
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.errors import Problem
+from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.program.option import Option
 from imagenet_spec.program.presets import IMAGENET_AUGMENTATION, PRESETS
 from imagenet_spec.program.train import OPTIONS
@@ -58,7 +59,7 @@ def problems(training: TrainingSpec) -> list[Problem]:
     # Another rule refuses a job with no strategy, or two.
     if not refused and len(training.strategy.given) == 1:
         framework = FRAMEWORKS[training.framework]
-        contradictions = framework.contradictions(training, given)
+        contradictions = rules_of(framework.name).contradictions(training, given)
         refused = [*_preset_problems(training, given), *contradictions]
         precision = given.get("--dtype")
         if precision is not None and precision in framework.lacks_precisions:

@@ -21,7 +21,13 @@ from imagenet_operator.api.fields import (
     RelativePath,
     stays_below,
 )
-from imagenet_operator.api.frameworks import NETWORKS, PREFIXES, family_of, is_named, is_named_cel
+from imagenet_operator.api.frameworks import (
+    NETWORKS,
+    PREFIXES,
+    family_of,
+    is_named,
+    is_named_cel,
+)
 from imagenet_operator.errors import Problem
 from imagenet_spec.program.kinds import MOST_SIZES
 

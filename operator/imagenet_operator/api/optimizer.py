@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from annotated_types import Ge, Gt, Le, MaxLen
 
 from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, Unit
 from imagenet_operator.api.fields import Count, Fraction, PositiveInt
-from imagenet_spec.program.train import Scaling, Schedule, WarmupStrategy
-
-OptimizerName = Literal["sgd", "nag", "lbsgd", "adam", "rmsprop", "adamw", "lamb"]
-"""Names of optimizers: MXNet's, and adamw."""
+from imagenet_spec.program.train import OptimizerName, Scaling, Schedule, WarmupStrategy
 
 
 class Optimizer(Model):

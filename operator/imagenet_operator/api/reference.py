@@ -13,11 +13,11 @@ from imagenet_operator.api import crd, schema
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.compatibility import COMBINATIONS
 from imagenet_operator.api.fields import FORMS
-from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob, ImageNetJobSpec
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.schema import Schema
 from imagenet_operator.api.status import Status
+from imagenet_spec.frameworks import FRAMEWORKS
 
 _HEAD = f"""\
 # {KIND}, {GROUP}/{VERSION}

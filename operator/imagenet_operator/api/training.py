@@ -23,13 +23,14 @@ from imagenet_operator.api.fields import (
     Text,
     stays_below,
 )
-from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK, FrameworkName
+from imagenet_operator.api.frameworks import FrameworkName
 from imagenet_operator.api.networks import Network
 from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.options import NO_REPEATED_OPTION, NO_SECOND_PRECISION
 from imagenet_operator.api.quantities import POSITIVE_BYTES
 from imagenet_operator.api.strategies import DEVICES_CEL, TRAINING_RULES, Strategy
 from imagenet_operator.api.volumes import VolumeClaim
+from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from imagenet_spec.program.train import Precision, Reader
 
 

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from imagenet_operator.api import elastic_workers, extra_arguments, quantities
 from imagenet_operator.api.capabilities import changed
-from imagenet_operator.api.frameworks import FRAMEWORKS, family_of
+from imagenet_operator.api.frameworks import family_of
 from imagenet_operator.api.networks import is_small_resnet
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.errors import Problem
+from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER
 
 if TYPE_CHECKING:

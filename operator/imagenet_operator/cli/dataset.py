@@ -10,10 +10,10 @@ import argparse
 import os
 import subprocess
 
-from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.argument_types import not_empty, path
 from imagenet_operator.clusters.local import environments
+from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from imagenet_spec.names import IMAGENET_CREDENTIALS
 
 PROGRAM = "imagenet-dataset"

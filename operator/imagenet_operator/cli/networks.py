@@ -9,9 +9,11 @@ import argparse
 import json
 from typing import Any
 
-from imagenet_operator.api.frameworks import FRAMEWORKS, NETWORKS, Family
+from imagenet_operator.api.frameworks import NETWORKS
 from imagenet_operator.api.networks import SMALL_IMAGE
 from imagenet_operator.cli import exit_codes
+from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks.descriptor import Family
 
 _SMALL_RESNET = f"up to {SMALL_IMAGE} px: 6n+2 (8, 20, 56, 110…), from 164 on 9n+2"
 

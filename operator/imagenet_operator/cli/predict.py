@@ -12,12 +12,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.argument_types import not_empty, path
 from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
+from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from imagenet_spec.names import EVERY_ATTEMPT, RESULT_FILE
 
 PROGRAM = "imagenet-predict"

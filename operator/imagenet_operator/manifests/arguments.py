@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from imagenet_operator.api import ImageNetJob, quantities
-from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.names import IMAGENET_CACHE, IMAGENET_DATASET, IMAGENET_OUTPUT, IMAGENET_RESULTS
 from imagenet_spec.program.option import written
 from imagenet_spec.program.train import OPTIONS

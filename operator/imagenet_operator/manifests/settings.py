@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.frameworks import FRAMEWORKS, Images
 from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
+from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks.descriptor import Images
 
 PUBLISHED: Mapping[str, Images] = MappingProxyType(
     {name: framework.images for name, framework in FRAMEWORKS.items()}

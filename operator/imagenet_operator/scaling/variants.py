@@ -12,9 +12,9 @@ from typing import get_args
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.compatibility import COMBINATIONS, Combination
-from imagenet_operator.api.frameworks import DEFAULT_FORMAT, DEFAULT_FRAMEWORK
 from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.errors import ImageNetJobError
+from imagenet_spec.frameworks import DEFAULT_FORMAT, DEFAULT_FRAMEWORK
 
 _FORMS = "KIND, KIND:FRAMEWORK or parameterServer:KVSTORE"
 

@@ -27,6 +27,7 @@ class Option:
         choices: the only values allowed, when they are few.
         aliases: other names of the option, as train_imagenet.py has them.
         field: of the resource that sets it, below ``spec``; empty if none does.
+        is_optional: whether the field is absent unless a job gives it. A framework may lack it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Option:
     choices: Sequence[Any] | None
     aliases: Sequence[str]
     field: str
+    is_optional: bool
 
     @property
     def flag(self) -> str:
@@ -55,10 +57,12 @@ def option(
     choices: Sequence[Any] | None = None,
     aliases: Sequence[str] = (),
     field: str = "",
+    is_optional: bool = False,
 ) -> Any:
     """Declare one option as a dataclass field; the arguments are those of `Option`."""
     declared = {"description": description, "read": read, "choices": choices, "aliases": aliases}
-    return dataclasses.field(default=default, metadata={**declared, "field": field})
+    of_resource = {"field": field, "is_optional": is_optional}
+    return dataclasses.field(default=default, metadata={**declared, **of_resource})
 
 
 def options_of(group: type[Any]) -> Iterator[Option]:

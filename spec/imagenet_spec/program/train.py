@@ -40,6 +40,10 @@ ONLY_ORDERED = ("random_erasing", "rand_augment_operations", "off_in_last_epochs
 THREADS, PROCESSES = "threads", "processes"
 Precision = Literal["float32", "bfloat16", "float16"]
 PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
+BFLOAT16_CPU_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""The names of bfloat16's instructions in /proc/cpuinfo, of x86-64 and of Arm."""
+OptimizerName = Literal["sgd", "nag", "lbsgd", "adam", "rmsprop", "adamw", "lamb"]
+"""Names of optimizers: MXNet's, and adamw."""
 Schedule = Literal["step", "cosine", "polynomial"]
 Scaling = Literal["none", "linear", "sqrt"]
 WarmupStrategy = Literal["linear", "power2", "sqrt", "lars"]
@@ -90,6 +94,7 @@ class ModelOptions:
         "from 0; without it those of --image-shape",
         kinds.image_sizes,
         field="training.model.imageSizes",
+        is_optional=True,
     )
     validation_size: int | None = option(
         None,
@@ -97,6 +102,7 @@ class ModelOptions:
         "those of --image-shape",
         kinds.positive,
         field="training.model.validationSize",
+        is_optional=True,
     )
     pretrained: Path | None = option(
         None,
@@ -104,6 +110,7 @@ class ModelOptions:
         "layer for another number of classes is made new",
         kinds.path,
         field="training.model.pretrained",
+        is_optional=True,
     )
     dtype: str = option("float32", "precision of the network", choices=PRECISIONS)
     compile: bool | None = option(
@@ -112,6 +119,7 @@ class ModelOptions:
         "training compiles on a GPU unless --deterministic is there, and goes on as it began",
         kinds.switch,
         field="training.compile",
+        is_optional=True,
     )
     compile_cache: bool = option(
         True,
@@ -119,12 +127,14 @@ class ModelOptions:
         "can write it can run code in the worker",
         kinds.switch,
         field="training.compileCache",
+        is_optional=True,
     )
     activation_checkpointing: bool = option(
         False,
         "1 lets the backward pass compute activations again, for less memory and slower steps",
         kinds.switch,
         field="training.activationCheckpointing",
+        is_optional=True,
     )
     initializer: str = option("default", "how weights start", choices=INITIALIZERS)
     loss: str = option(
@@ -215,6 +225,7 @@ class OptimizerOptions:
         "decay of a moving average of the weights, such as 0.9999, which is validated and exported",
         kinds.amount,
         field="training.optimizer.emaDecay",
+        is_optional=True,
     )
     batch_size: int = option(
         128,
@@ -491,3 +502,12 @@ OPTIONS: tuple[Option, ...] = tuple(
     item for group in (PresetOptions, *GROUPS.values()) for item in options_of(group)
 )
 """All options."""
+
+
+def values_of(options: Options) -> dict[str, Any]:
+    """Return the values of the options by name."""
+    return {
+        item.name: getattr(getattr(options, title), item.name)
+        for title, group in GROUPS.items()
+        for item in options_of(group)
+    }

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob, load
 from imagenet_operator.api.compatibility import COMBINATIONS, Combination, rules
-from imagenet_operator.api.frameworks import FRAMEWORKS, Format, with_strategy
+from imagenet_operator.api.frameworks import Format, with_strategy
 from imagenet_operator.api.strategies import Strategy
 from imagenet_operator.api.training import devices
+from imagenet_spec.frameworks import FRAMEWORKS
 from support.corpus import cases
 from support.job_table import manifest
 

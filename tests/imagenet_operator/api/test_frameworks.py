@@ -7,26 +7,26 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from pydantic.alias_generators import to_snake
 
 import imagenet_operator
 from imagenet_operator.api import ImageNetJob, capabilities
 from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Model
-from imagenet_operator.api.frameworks import (
-    DEFAULT_FORMAT,
-    DEFAULT_FRAMEWORK,
-    FRAMEWORKS,
-    NETWORKS,
+from imagenet_operator.api.frameworks import NETWORKS
+from imagenet_operator.api.networks import Network
+from imagenet_operator.api.optimizer import Optimizer
+from imagenet_operator.api.strategies import STRATEGIES
+from imagenet_operator.api.training import TrainingSpec
+from imagenet_spec.frameworks import DEFAULT_FORMAT, DEFAULT_FRAMEWORK, FRAMEWORKS
+from imagenet_spec.frameworks.descriptor import (
     Family,
     Framework,
     GPUCode,
     Images,
     StrategySupport,
 )
-from imagenet_operator.api.networks import Network
-from imagenet_operator.api.optimizer import Optimizer, OptimizerName
-from imagenet_operator.api.strategies import STRATEGIES
-from imagenet_operator.api.training import TrainingSpec
+from imagenet_spec.program.train import OptimizerName
 from support.job_table import manifest
 
 PACKAGE = Path(imagenet_operator.__file__).parent
@@ -38,9 +38,8 @@ NUMPY = Framework(
     networks={"softmax": Family()},
     strategies={"single": StrategySupport()},
     images=Images("numpy:1", "numpy:1"),
-    lacks_optimizers=("adam",),
-    lacks_augmentations=("random_crop", "min_random_aspect_ratio"),
-    lacks_options=("dtype",),
+    lacks=("random_crop", "min_random_aspect_ratio", "dtype"),
+    lacks_values={"optimizer": ("adam",)},
 )
 
 
@@ -82,8 +81,8 @@ def test_a_descriptor_names_what_the_resource_has(name: str) -> None:
     assert framework.strategies.keys() <= STRATEGIES.keys()
     assert set(framework.lacks_optimizers) < set(get_args(OptimizerName))
     fields = Augmentation.model_fields.keys()
-    for path in framework.lacks_fields:
-        model, _, name = path.rpartition(".")
+    for item in framework.lacks_fields:
+        model, _, name = to_snake(item.field.removeprefix("training.")).rpartition(".")
         owners: dict[str, type[Model]] = {"optimizer": Optimizer, "model": Network}
         owner = owners.get(model, TrainingSpec)
         assert owner.model_fields[name].default is None

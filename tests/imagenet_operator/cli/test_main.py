@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.api.frameworks import DEFAULT_FRAMEWORK
 from imagenet_operator.cli import exit_codes, predict
 from imagenet_operator.cli.argument_types import path
 from imagenet_operator.cli.interrupts import Interrupts, as_ctrl_c
 from imagenet_operator.cli.main import build_parser, main
 from imagenet_operator.clusters.interface import LocalError
+from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from support.processes import wait_until
 from support.stand_ins import CALL, Workplace
 

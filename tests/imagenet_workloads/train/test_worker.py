@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import pytest
 
+from imagenet_spec.frameworks.descriptor import Framework, Images
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.train import worker
 from imagenet_workloads.train.options import FrameworkDescription
@@ -16,8 +17,10 @@ from imagenet_workloads.train.options.command_line import parse
 from imagenet_workloads.train.options.description import StrategyModules
 from imagenet_workloads.train.worker import explain_memory
 
-PLAIN = FrameworkDescription("Plain", "plain", "frameworks.plain", "kv_store", {})
-CHECKPOINTING = replace(PLAIN, memory_option="activation_checkpointing")
+HAS = Framework("Plain", (), {}, {}, Images("plain:1", "plain:1"))
+PLAIN = FrameworkDescription(HAS, "plain", "frameworks.plain", "kv_store", {})
+MIRRORING = replace(PLAIN, has=replace(HAS, memory_variable="MIRROR=1"))
+CHECKPOINTING = replace(PLAIN, has=replace(HAS, memory_option="activation_checkpointing"))
 
 FRAMEWORK = """
 import gc
@@ -36,7 +39,7 @@ def light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Framework
     (package / "strategies/alone.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     strategies = {"local": StrategyModules("alone", "none")}
-    yield FrameworkDescription("Light", "light", "light", "kv_store", strategies)
+    yield FrameworkDescription(HAS, "light", "light", "kv_store", strategies)
     for name in [name for name in sys.modules if name.partition(".")[0] == "light"]:
         del sys.modules[name]
     gc.unfreeze()
@@ -102,7 +105,7 @@ def test_a_lack_of_memory_names_the_batch(error: Exception, gpus: str, where: st
     ("description", "given", "remedy"),
     [
         (PLAIN, "0", ""),
-        (replace(PLAIN, memory_variable="MIRROR=1"), "0", "MIRROR=1 in the environment"),
+        (MIRRORING, "0", "MIRROR=1 in the environment"),
         (
             CHECKPOINTING,
             "0",

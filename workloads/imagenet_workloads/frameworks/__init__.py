@@ -15,6 +15,3 @@ FRAMEWORKS: Mapping[str, FrameworkDescription] = {
     module.DESCRIPTION.name: module.DESCRIPTION for module in (mxnet, tensorflow, pytorch)
 }
 """By name, as in the resource and in result.json."""
-
-DEFAULT = mxnet.DESCRIPTION.name
-"""The framework of a result.json without one."""

@@ -5,10 +5,8 @@ Pure; a framework logs the warning before it trains.
 
 import re
 
+from imagenet_spec.program.train import BFLOAT16_CPU_FLAGS
 from imagenet_workloads.train.gpu_code import Capability
-
-CPU_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-"""The names of the instructions in /proc/cpuinfo, of x86-64 and of Arm."""
 
 _FIRST_CAPABILITY = (8, 0)
 _OPTION = "--dtype bfloat16 (spec.training.precision)"
@@ -21,7 +19,7 @@ def cpu_warning(cpuinfo: str) -> str | None:
         cpuinfo: the content of /proc/cpuinfo.
     """
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
-    if flags is None or CPU_FLAGS & set(flags[1].split()):
+    if flags is None or BFLOAT16_CPU_FLAGS & set(flags[1].split()):
         return None
     return (
         f"{_OPTION}: this processor has no instructions for bfloat16, which can make training over "

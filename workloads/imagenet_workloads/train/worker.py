@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from imagenet_spec.metrics import TimePhase
+from imagenet_spec.names import camel_case
 from imagenet_spec.program.option import flag
 from imagenet_workloads import rendezvous
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity
@@ -128,13 +129,11 @@ def explain_memory(
 
 
 def _of_framework(options: Options, description: FrameworkDescription) -> str:
-    name = description.memory_option
-    if description.memory_variable is not None:
-        switch = f"{description.memory_variable} in the environment"
+    name, variable = description.has.memory_option, description.has.memory_variable
+    if variable is not None:
+        switch = f"{variable} in the environment"
     elif name is not None and not getattr(options.model, name):
-        first, *others = name.split("_")
-        field = "".join((first, *map(str.capitalize, others)))
-        switch = f"{flag(name)} 1 (spec.training.{field}: true)"
+        switch = f"{flag(name)} 1 (spec.training.{camel_case(name)}: true)"
     else:
         return ""
     return f"; {switch} may save some more, but is slower"

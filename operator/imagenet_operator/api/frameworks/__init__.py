@@ -1,9 +1,7 @@
-"""The registry of the frameworks' descriptors, and the values that follow from it.
+"""What follows from the frameworks' descriptors (`imagenet_spec.frameworks`), and their own rules.
 
-A new framework is a module with its `Framework` (`descriptor`), and one entry in `FRAMEWORKS`. From
-it follow the values of `spec.training.framework`, formats and networks, the rules for combinations
-(`api.compatibility`, `api.capabilities`), the images of pods and the environment of local runs. Its
-other half is in the workloads; a contract test compares the two.
+The values of `spec.training.framework`, formats and networks, and by `api.capabilities` the rules
+for what a framework lacks.
 """
 
 from __future__ import annotations
@@ -12,48 +10,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from imagenet_operator.api.frameworks.descriptor import (
-    Family,
-    Framework,
-    GPUCode,
-    Images,
-    LocalEnvironment,
-    StrategySupport,
-)
-from imagenet_operator.api.frameworks.mxnet import MXNET
-from imagenet_operator.api.frameworks.pytorch import PYTORCH
-from imagenet_operator.api.frameworks.tensorflow import TENSORFLOW
+from imagenet_operator.api.frameworks import mxnet, pytorch
+from imagenet_operator.api.frameworks.rules import FrameworkRules
+from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks.descriptor import Family, StrategySupport
 
-__all__ = [
-    "DEFAULT_FORMAT",
-    "DEFAULT_FRAMEWORK",
-    "FRAMEWORKS",
-    "NETWORKS",
-    "PREFIXES",
-    "Family",
-    "Format",
-    "Framework",
-    "FrameworkName",
-    "GPUCode",
-    "Images",
-    "LocalEnvironment",
-    "StrategySupport",
-    "family_of",
-    "is_named",
-    "is_named_cel",
-    "with_strategy",
-]
+_RULES = {"MXNet": mxnet.RULES, "PyTorch": pytorch.RULES}
 
-FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
-    {framework.name: framework for framework in (MXNET, TENSORFLOW, PYTORCH)}
-)
-"""`spec.training.framework` → its descriptor."""
 
-DEFAULT_FRAMEWORK = MXNET.name
-"""The default framework."""
+def rules_of(framework: str) -> FrameworkRules:
+    """Return the rules of a framework beside those that follow from its descriptor."""
+    return _RULES.get(framework, FrameworkRules())
 
-DEFAULT_FORMAT = MXNET.formats[0]
-"""The default dataset format."""
 
 NETWORKS: Mapping[str, Family] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""MXNet 1.9.1; the resource's options and networks are those of its programs."""
+"""What MXNet alone refuses: rules for `spec.training`, and for options beside them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.frameworks.descriptor import (
-    FAMILIES,
-    Framework,
-    GPUCode,
-    Images,
-    LocalEnvironment,
-    StrategySupport,
-)
-from imagenet_spec.program.train import READERS
+from imagenet_operator.api.frameworks.rules import FrameworkRules
 
 
 def _ratios_hold(training: Any) -> bool:
@@ -77,46 +69,4 @@ def _contradictions(training: Any, given: Mapping[str, str]) -> Iterator[tuple[s
         yield f"--dtype float16: {reason}", remedy
 
 
-MXNET = Framework(
-    name="MXNet",
-    formats=("RecordIO",),
-    networks=FAMILIES,
-    strategies={
-        # Their field kvStore becomes the option --kv-store.
-        "parameterServer": StrategySupport(),
-        "single": StrategySupport(),
-        "horovod": StrategySupport(
-            options={"kv_store": "horovod"},
-            environment=LocalEnvironment("-horovod", "Horovod with MXNet", "install-horovod"),
-        ),
-    },
-    images=Images(cpu="imagenet-workloads-mxnet:0.1.0", gpu="imagenet-workloads-mxnet-cu112:0.1.0"),
-    # The mxnet-cu112 wheel has machine code alone, as cuobjdump lists it (docs/images.md).
-    gpu_code=GPUCode(machine_code=((5, 0), (6, 0), (7, 0), (8, 0), (8, 6))),
-    readers=READERS,
-    lacks_optimizers=("adamw",),
-    lacks_precisions=("bfloat16",),
-    lacks_augmentations=("mixup", "cutmix"),
-    lacks_fields=(
-        "activation_checkpointing",
-        "compile",
-        "compile_cache",
-        "model.image_sizes",
-        "model.pretrained",
-        "model.validation_size",
-        "optimizer.ema_decay",
-    ),
-    # With images of 1 channel it fails at the first batch; pca_noise writes beyond the image's end.
-    lacks_grey_augmentations=(
-        "max_random_h",
-        "max_random_s",
-        "max_random_l",
-        "brightness",
-        "contrast",
-        "saturation",
-        "pca_noise",
-    ),
-    contradictions=_contradictions,
-    training_rules=(_RATIOS, _FLOAT16_NEEDS_GPUS),
-    memory_variable="MXNET_BACKWARD_DO_MIRROR=1",
-)
+RULES = FrameworkRules((_RATIOS, _FLOAT16_NEEDS_GPUS), _contradictions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from imagenet_operator.api.base import Model, Rule
-from imagenet_operator.api.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks import FRAMEWORKS
 
 
 class StrategyFields(Model):

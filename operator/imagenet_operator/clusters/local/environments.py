@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob, Manifest
-from imagenet_operator.api.frameworks import FRAMEWORKS, LocalEnvironment
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.process import find_program, path_folders, program_folders
 from imagenet_operator.manifests import labels
+from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks.descriptor import LocalEnvironment
 
 _PROJECT = "imagenet-"
 """The first letters of this project's programs."""

@@ -16,9 +16,7 @@ from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import preview, volumes
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.reconcile.decide import is_managed
-
-BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-"""The names of bfloat16's instructions in /proc/cpuinfo, of x86-64 and of Arm."""
+from imagenet_spec.program.train import BFLOAT16_CPU_FLAGS
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,7 @@ def slow_precision(job: ImageNetJob, cpuinfo: str) -> str | None:
     training = job.spec.training
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
     is_on_cpu = training.precision == "bfloat16" and not training.workers.gpus
-    if not is_on_cpu or flags is None or BFLOAT16_FLAGS & set(flags[1].split()):
+    if not is_on_cpu or flags is None or BFLOAT16_CPU_FLAGS & set(flags[1].split()):
         return None
     return (
         "spec.training.precision: this processor has no instructions for bfloat16, which can make "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.manifests import worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
+from imagenet_spec.frameworks import FRAMEWORKS
 
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:

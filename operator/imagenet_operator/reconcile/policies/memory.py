@@ -7,8 +7,8 @@ from typing import Final
 from pydantic.alias_generators import to_camel
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.api.training import TrainingSpec
+from imagenet_spec.frameworks import FRAMEWORKS
 
 OOM_KILLED: Final = "OOMKilled"
 """The kubelet's reason."""
@@ -55,11 +55,11 @@ def template_of(role: str) -> str:
 
 def _of_framework(training: TrainingSpec) -> str:
     framework = FRAMEWORKS[training.framework]
-    field = framework.memory_field
+    option = framework.memory_option
     if framework.memory_variable is not None:
         switch = f"{framework.memory_variable} in its env"
-    elif field is not None and not getattr(training, field):
-        switch = f"spec.training.{to_camel(field)}: true"
+    elif option is not None and not getattr(training, option):
+        switch = f"spec.training.{to_camel(option)}: true"
     else:
         return ""
     return f"; {switch} may save some more, but is slower"

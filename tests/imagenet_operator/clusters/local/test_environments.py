@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.frameworks import FRAMEWORKS, LocalEnvironment
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
 from imagenet_operator.manifests import preview
+from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.frameworks.descriptor import LocalEnvironment
 from support.job_table import JOBS, manifest, read
 from support.pod_subset import REPOSITORY
 

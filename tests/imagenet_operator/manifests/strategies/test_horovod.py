@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.frameworks import Images
 from imagenet_operator.manifests.settings import Settings
+from imagenet_spec.frameworks.descriptor import Images
 from support.job_table import JOBS, manifest, members, read, variables
 
 Manifest = dict[str, Any]

@@ -1,13 +1,10 @@
 """Options that only MXNet has."""
 
-import dataclasses
-
 import pytest
 
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS
-from imagenet_workloads.frameworks.tensorflow.description import DESCRIPTION
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.options.description import refuse_lacking
 
@@ -52,9 +49,3 @@ def test_what_only_tensorflow_lacks_is_named_with_both_others(arguments: list[st
 def test_all_of_them_are_named_at_once() -> None:
     with pytest.raises(InputError, match="--max-random-h, --max-random-shear-ratio: only MXNet"):
         refuse(of_tensorflow(["--max-random-h", "1", "--max-random-shear-ratio", "0.1"]))
-
-
-def test_every_name_is_an_options() -> None:
-    for group, names in DESCRIPTION.lacks.items():
-        fields = {field.name for field in dataclasses.fields(getattr(Options(), group))}
-        assert set(names) <= fields

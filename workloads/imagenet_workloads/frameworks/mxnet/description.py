@@ -6,6 +6,7 @@ Imports no MXNet.
 import os
 from collections.abc import Mapping
 
+from imagenet_spec.frameworks.mxnet import MXNET
 from imagenet_spec.program.option import flag
 from imagenet_spec.program.train import Options
 from imagenet_workloads.dataset import FILE_NAME, read_dataset
@@ -29,18 +30,6 @@ STRATEGIES = {
 }
 COMPRESSING = ("device", "dist_sync", "dist_device_sync", "dist_async")
 """Kvstores that can compress gradients on their way."""
-
-COLOURS = (
-    "max_random_h",
-    "max_random_s",
-    "max_random_l",
-    "brightness",
-    "contrast",
-    "saturation",
-    "pca_noise",
-)
-"""Options that MXNet supports for colour images only. With grey images it fails at the first batch.
-It does not check `pca_noise`, and writes beyond the end of a grey image."""
 
 
 def contradiction(options: Options) -> str | None:
@@ -73,7 +62,8 @@ def _nondeterministic(options: Options) -> str | None:
 
 def _grey(options: Options) -> str | None:
     channels, height, width = options.model.image_shape
-    changed = [flag(name) for name in COLOURS if getattr(options.augmentation, name)]
+    lacking = MXNET.lacks_grey_augmentations
+    changed = [flag(name) for name in lacking if getattr(options.augmentation, name)]
     if channels == 1 and changed:
         return (
             f"argument {', '.join(changed)}: MXNet changes no colours of images of 1 channel; "
@@ -124,25 +114,14 @@ def explain_abort(options: Options) -> None:
 
 
 DESCRIPTION = FrameworkDescription(
-    name="MXNet",
+    has=MXNET,
     library="mxnet",
     package=__package__,
     option="kv_store",
     strategies=STRATEGIES,
-    lacks={
-        "augmentation": ("mixup", "cutmix"),
-        "model": (
-            *("activation_checkpointing", "compile", "compile_cache", "pretrained"),
-            *("image_sizes", "validation_size"),
-        ),
-        "optimizer": ("ema_decay",),
-    },
-    lacks_values={"model": {"dtype": "bfloat16"}},
     contradiction=contradiction,
     before_import=lighten_mxnet,
     serve=serve,
     explain_abort=explain_abort,
-    # It computes activations again in the backward pass.
-    memory_variable="MXNET_BACKWARD_DO_MIRROR=1",
     exports=("safetensors", "onnx"),
 )

@@ -7,9 +7,10 @@ MXNet names neither its code nor a GPU's compute capability. The code is that of
 import ctypes
 from collections.abc import Iterable
 
+from imagenet_spec.frameworks.mxnet import MXNET
 from imagenet_workloads.train.gpu_code import Capability, require_code
 
-CODE = ("sm_50", "sm_60", "sm_70", "sm_80", "sm_86")
+CODE = tuple(f"sm_{major}{minor}" for major, minor in MXNET.gpu_code.machine_code)
 
 # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
 _MAJOR, _MINOR = 75, 76

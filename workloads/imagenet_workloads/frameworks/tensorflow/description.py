@@ -5,6 +5,7 @@ Imports no TensorFlow.
 
 import os
 
+from imagenet_spec.frameworks.tensorflow import TENSORFLOW
 from imagenet_workloads.train.options.description import (
     FrameworkDescription,
     StrategyModules,
@@ -22,7 +23,7 @@ def before_import() -> None:
 
 
 DESCRIPTION = FrameworkDescription(
-    name="TensorFlow",
+    has=TENSORFLOW,
     library="tensorflow",
     package=__package__,
     option="distribution_strategy",
@@ -30,29 +31,6 @@ DESCRIPTION = FrameworkDescription(
         "mirrored": StrategyModules("mirrored", "none"),
         "multi_worker_mirrored": StrategyModules("multi_worker_mirrored", "tf_config"),
         "horovod": StrategyModules("horovod", "horovod"),
-    },
-    lacks={
-        "model": (
-            *("activation_checkpointing", "compile", "compile_cache", "dtype", "pretrained"),
-            *("image_sizes", "validation_size"),
-        ),
-        "output": ("monitor",),
-        "cluster": ("gc_type", "gc_threshold"),
-        "augmentation": (
-            "max_random_h",
-            "max_random_s",
-            "max_random_l",
-            "max_random_rotate_angle",
-            "max_random_shear_ratio",
-            "mixup",
-            "cutmix",
-        ),
-        "optimizer": ("ema_decay",),
-        "data": ("data_train_idx", "data_val_idx"),
-    },
-    lacks_values={
-        "optimizer": {"warmup_strategy": "lars"},
-        "data": {"reader": "ImageRecordIter"},
     },
     before_import=before_import,
     exports=("safetensors", "onnx"),

@@ -4,15 +4,15 @@ A package of `frameworks` has one `FrameworkDescription`. The command line takes
 from it, the entry points find the framework's modules by it. Import-light: no framework, no numpy.
 """
 
-import dataclasses
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 
+from imagenet_spec.frameworks.descriptor import Framework
 from imagenet_spec.program.option import flag
-from imagenet_spec.program.train import ClusterOptions, Options
+from imagenet_spec.program.train import OPTIONS, ClusterOptions, Options, values_of
 from imagenet_workloads.errors import InputError
 
 
@@ -46,39 +46,35 @@ class FrameworkDescription:
     """One framework.
 
     Attributes:
-        name: as in the resource, on the command line and in result.json.
+        has: what the framework has and lacks.
         library: the top-level package that it is imported as.
         package: the package of `frameworks` with its modules.
         option: the field of `ClusterOptions` that names its strategy.
         strategies: the modules of each value of that option.
-        lacks: by group of options, those that it cannot use: any value but the default is refused.
-        lacks_values: by group and option, a value that it cannot use.
         contradiction: names options that do not go together with it, or gives None.
         before_import: runs before its library is imported, for a cheaper import.
         serve: runs a member that is no worker, as the environment says, and gives its exit code;
             None where this process is a worker.
         explain_abort: raises an InputError if it finds why the library has aborted the process; it
             runs in another one, which has not imported the library.
-        memory_variable: a variable, as NAME=VALUE, with which its library needs less memory; None
-            without one.
-        memory_option: a field of `ModelOptions` with which it needs less memory; None without one.
         exports: the formats to which its module `exporter` writes a trained model.
     """
 
-    name: str
+    has: Framework
     library: str
     package: str
     option: str
     strategies: Mapping[str, StrategyModules]
-    lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    lacks_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     contradiction: Callable[[Options], str | None] = _nothing
     before_import: Callable[[], None] = lambda: None
     serve: Callable[[Options, Mapping[str, str]], int | None] = _worker
     explain_abort: Callable[[Options], None] = _unexplained
-    memory_variable: str | None = None
-    memory_option: str | None = None
     exports: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name in the resource, on the command line and in result.json."""
+        return self.has.name
 
     def load(self, module: str) -> ModuleType:
         """Import one of the package's modules; the entry point has called `before_import`."""
@@ -109,17 +105,16 @@ class FrameworkDescription:
 
     def lacking(self, options: Options) -> list[str]:
         """List what a command line asks for and this framework lacks."""
+        given = values_of(options)
         refused = [
-            flag(one.name)
-            for group, names in self.lacks.items()
-            for one in dataclasses.fields(getattr(options, group))
-            if one.name in names and getattr(getattr(options, group), one.name) != one.default
+            item.flag
+            for item in OPTIONS
+            if item.name in self.has.lacks and given[item.name] != item.default
         ]
         return refused + [
-            f"{flag(name)} {value}"
-            for group, values in self.lacks_values.items()
-            for name, value in values.items()
-            if getattr(getattr(options, group), name) == value
+            f"{flag(name)} {given[name]}"
+            for name, values in self.has.lacks_values.items()
+            if given[name] in values
         ]
 
 

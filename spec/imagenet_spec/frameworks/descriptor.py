@@ -1,18 +1,19 @@
-"""The descriptor of a framework, and its parts.
+"""The descriptor of a framework, and its parts: what it has and lacks.
 
-The resource, its rules, the builders and local runs use a descriptor, never a framework's name. So
-a framework is one module with one `Framework`, and one entry in the registry (`api.frameworks`).
-Its programs are in the workloads (`imagenet-train --framework NAME`).
+The resource, its rules, the builders, local runs and the command line use a descriptor, never a
+framework's name. So a framework is one module with one `Framework`, one entry in the registry, and
+a folder of the workloads (`imagenet-train --framework NAME`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple, get_args
 
-from imagenet_operator.api.base import Rule
+from imagenet_spec.program.option import Option
+from imagenet_spec.program.train import OPTIONS, PRECISIONS, READERS, OptimizerName
 
 
 class Family(NamedTuple):
@@ -108,17 +109,15 @@ class StrategySupport:
     environment: LocalEnvironment | None = None
 
 
-def _none(training: Any, given: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    del training, given
-    return ()
+_BY_NAME: Mapping[str, Option] = {item.name: item for item in OPTIONS}
 
 
 @dataclass(frozen=True)
 class Framework:
     """The descriptor of one framework.
 
-    `lacks_*` are the parts of the resource that the framework lacks. A job with one of them is
-    rejected, because the program would ignore it and train something else.
+    A job or a command line with something that the framework lacks is rejected, because the program
+    would ignore it and train something else.
 
     Attributes:
         name: The value of `spec.training.framework`.
@@ -131,21 +130,12 @@ class Framework:
         images: The published images.
         gpu_code: The GPUs that the GPU image runs on.
         environment: The environment of a local run; None for imagenetctl's own.
-        readers: Values of `reader`.
-        lacks_optimizers: Values of `optimizer.name`.
-        lacks_precisions: Values of `precision`.
-        lacks_augmentations: Fields of `Augmentation`, by their Python names.
-        lacks_grey_augmentations: Those that it has only for images of 3 channels.
-        lacks_fields: Optional fields of `spec.training`, by their Python names with dots between.
-        lacks_options: Options of `imagenet-train` without a field in the resource, without dashes.
-        contradictions: Yields what is wrong with `spec.training` and its extraArgs (value by
-            option), and what to write instead. Each option by itself is right.
-        training_rules: Further rules for `spec.training`. They apply to this framework alone, so
-            they need not compare its name.
+        lacks: Options of `imagenet-train`, by name: any value but the program's default is refused.
+        lacks_values: Values of options.
+        lacks_grey_augmentations: Augmentations that it has only for images of 3 channels.
         normalizes_on_gpu: Whether the reader gives a GPU bytes, and not numbers of 4 bytes.
         memory_variable: An environment variable, as NAME=VALUE, with which it needs less memory.
-        memory_field: A field of `spec.training`, by its Python name. If it is true, the framework
-            needs less memory.
+        memory_option: A switch of `imagenet-train`, by name, with which it needs less memory.
     """
 
     name: str
@@ -156,18 +146,48 @@ class Framework:
     gpu_code: GPUCode = field(default_factory=GPUCode)
     network_prefix: str | None = None
     environment: LocalEnvironment | None = None
-    readers: tuple[str, ...] = ("Ordered",)
-    lacks_optimizers: tuple[str, ...] = ()
-    lacks_precisions: tuple[str, ...] = ()
-    lacks_augmentations: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    lacks_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     lacks_grey_augmentations: tuple[str, ...] = ()
-    lacks_fields: tuple[str, ...] = ()
-    lacks_options: tuple[str, ...] = ()
-    contradictions: Callable[[Any, Mapping[str, str]], Iterable[tuple[str, str]]] = _none
-    training_rules: tuple[Rule, ...] = ()
     normalizes_on_gpu: bool = False
     memory_variable: str | None = None
-    memory_field: str | None = None
+    memory_option: str | None = None
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """The values of `reader`."""
+        return tuple(name for name in READERS if name not in self._lacking("reader", READERS))
+
+    @property
+    def lacks_optimizers(self) -> tuple[str, ...]:
+        """Values of `optimizer.name`."""
+        return self._lacking("optimizer", get_args(OptimizerName))
+
+    @property
+    def lacks_precisions(self) -> tuple[str, ...]:
+        """Values of `precision`."""
+        return self._lacking("dtype", PRECISIONS)
+
+    @property
+    def lacks_augmentations(self) -> tuple[str, ...]:
+        """Fields of `spec.training.augmentation`, by their Python names."""
+        below = "training.augmentation."
+        return tuple(name for name in self.lacks if _BY_NAME[name].field.startswith(below))
+
+    @property
+    def lacks_fields(self) -> tuple[Option, ...]:
+        """Options whose fields are absent unless a job gives them."""
+        return tuple(_BY_NAME[name] for name in self.lacks if _BY_NAME[name].is_optional)
+
+    @property
+    def lacks_options(self) -> tuple[Option, ...]:
+        """Options that no field sets."""
+        return tuple(_BY_NAME[name] for name in self.lacks if not _BY_NAME[name].field)
+
+    def _lacking(self, name: str, known: Sequence[str]) -> tuple[str, ...]:
+        if name in self.lacks:
+            return tuple(value for value in known if value != _BY_NAME[name].default)
+        return self.lacks_values.get(name, ())
 
     def has_network(self, name: str) -> bool:
         """Return whether it may have a network."""
@@ -210,3 +230,13 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 def families(*names: str) -> dict[str, Family]:
     """Return some of `FAMILIES`, for `Framework.networks`."""
     return {name: FAMILIES[name] for name in names}
+
+
+LACKS_OF_MXNET: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "optimizer": ("lbsgd",),
+        "warmup_strategy": ("lars",),
+        "reader": ("ImageRecordIter",),
+    }
+)
+"""The values that MXNet alone has."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from imagenet_operator.api.frameworks.descriptor import (
+from imagenet_spec.frameworks.descriptor import (
+    LACKS_OF_MXNET,
     Framework,
     GPUCode,
     Images,
@@ -10,6 +11,7 @@ from imagenet_operator.api.frameworks.descriptor import (
     StrategySupport,
     families,
 )
+from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER
 
 TENSORFLOW = Framework(
     name="TensorFlow",
@@ -33,25 +35,10 @@ TENSORFLOW = Framework(
     # From tf.sysconfig.get_build_info() of the GPU image's wheel (docs/images.md).
     gpu_code=GPUCode(machine_code=((5, 0), (6, 0), (7, 0), (7, 5)), ptx=(8, 0)),
     environment=LocalEnvironment("-tensorflow", "TensorFlow", "install-tensorflow"),
-    lacks_optimizers=("lbsgd",),
-    lacks_precisions=("bfloat16", "float16"),
-    lacks_augmentations=(
-        "max_random_h",
-        "max_random_s",
-        "max_random_l",
-        "max_random_rotate_angle",
-        "max_random_shear_ratio",
-        "mixup",
-        "cutmix",
+    lacks=(
+        *("activation_checkpointing", "compile", "compile_cache", "image_sizes", "pretrained"),
+        *("validation_size", "ema_decay", *ONLY_IMAGE_RECORD_ITER, "mixup", "cutmix"),
+        *("dtype", "monitor", "gc_type", "gc_threshold", "data_train_idx", "data_val_idx"),
     ),
-    lacks_fields=(
-        "activation_checkpointing",
-        "compile",
-        "compile_cache",
-        "model.image_sizes",
-        "model.pretrained",
-        "model.validation_size",
-        "optimizer.ema_decay",
-    ),
-    lacks_options=("dtype", "monitor", "gc-type", "gc-threshold"),
+    lacks_values=LACKS_OF_MXNET,
 )

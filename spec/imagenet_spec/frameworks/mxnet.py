@@ -1,0 +1,47 @@
+"""MXNet 1.9.1; the resource's options and networks are those of its programs."""
+
+from __future__ import annotations
+
+from imagenet_spec.frameworks.descriptor import (
+    FAMILIES,
+    Framework,
+    GPUCode,
+    Images,
+    LocalEnvironment,
+    StrategySupport,
+)
+
+MXNET = Framework(
+    name="MXNet",
+    formats=("RecordIO",),
+    networks=FAMILIES,
+    strategies={
+        # Their field kvStore becomes the option --kv-store.
+        "parameterServer": StrategySupport(),
+        "single": StrategySupport(),
+        "horovod": StrategySupport(
+            options={"kv_store": "horovod"},
+            environment=LocalEnvironment("-horovod", "Horovod with MXNet", "install-horovod"),
+        ),
+    },
+    images=Images(cpu="imagenet-workloads-mxnet:0.1.0", gpu="imagenet-workloads-mxnet-cu112:0.1.0"),
+    # The mxnet-cu112 wheel has machine code alone, as cuobjdump lists it (docs/images.md).
+    gpu_code=GPUCode(machine_code=((5, 0), (6, 0), (7, 0), (8, 0), (8, 6))),
+    lacks=(
+        *("activation_checkpointing", "compile", "compile_cache", "image_sizes", "pretrained"),
+        *("validation_size", "ema_decay", "mixup", "cutmix"),
+    ),
+    lacks_values={"optimizer": ("adamw",), "dtype": ("bfloat16",)},
+    # With images of 1 channel it fails at the first batch; pca_noise writes beyond the image's end.
+    lacks_grey_augmentations=(
+        "max_random_h",
+        "max_random_s",
+        "max_random_l",
+        "brightness",
+        "contrast",
+        "saturation",
+        "pca_noise",
+    ),
+    # It computes activations again in the backward pass.
+    memory_variable="MXNET_BACKWARD_DO_MIRROR=1",
+)
