@@ -129,7 +129,7 @@ def test_values_are_read(arguments: list[str], name: str, value: object) -> None
         (["--num-epochs", "ten"], "--num-epochs: 'ten' is not a whole number"),
         (["--lr", "0"], "--lr: 0 is not above 0"),
         (["--wd", "-1"], "--wd: -1 is negative"),
-        (["--wd", "nan"], "--wd: 'nan' is not a finite number"),
+        (["--wd", "nan"], "--wd: 'nan' is not a number"),
         (["--image-shape", "224"], "such as 3,224,224"),
         (["--image-shape", "2,224,224"], "1 or 3 channels"),
         (["--lr-step-epochs", "60,30"], "must rise"),
