@@ -18,7 +18,8 @@ CHECK_PYTHON_3_11 = @$(PYTHON_3_11) -c 'import sys, ensurepip; sys.exit(sys.vers
 INSTALL_MXNET = bin/pip install --quiet --no-deps -c constraints/workloads.txt mxnet
 CONSTRAINTS := $(foreach name,operator workloads numpy export development build, \
 	-c constraints/$(name).txt)
-PACKAGES := spec/imagenet_spec operator/imagenet_operator workloads/imagenet_workloads
+TYPED := spec/imagenet_spec operator/imagenet_operator workloads/imagenet_workloads \
+	tests examples benchmarks images
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal --durations=20
 # ONE_IN=8 PART=1 runs an eighth of the tests of the strategies, or of those with the mark `costly`.
@@ -65,7 +66,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-field install-horovod install-tensorflow install-pytorch install-r
-.PHONY: demo test lint format
+.PHONY: demo test test-one check lint format
 .PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
 .PHONY: test-kueue test-fresh-machine test-pythons
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
@@ -160,11 +161,21 @@ test: $(INSTALLED) $(HELM) ## Run every test that needs no cluster
 test-planes: $(INSTALLED) ## Run the tests of the codec that needs the system's libturbojpeg
 	$(BIN)/pytest $(PYTEST_OPTIONS) -m libturbojpeg tests/images tests/imagenet_workloads
 
+test-one: $(INSTALLED) ## Run the tests of a file or folder, or one test: make test-one T=tests/images
+	@test -n "$(T)" || { echo "no test is named; type: make test-one T=PATH"; exit 1; }
+	$(BIN)/pytest -n 0 $(T)
+
+check: $(INSTALLED) ## Check a change within a minute: style, types, the nearest tests of what changed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@PYTHONPATH=tests $(BIN)/python -m support.affected_tests & tests=$$!; \
+		$(BIN)/mypy $(TYPED); types=$$?; wait $$tests && exit $$types
+
 lint: $(INSTALLED) ## Check style (ruff), layers (import-linter) and types (mypy, strict)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache --no-logo
-	$(BIN)/mypy $(PACKAGES) tests examples benchmarks images
+	$(BIN)/mypy $(TYPED)
 
 format: $(INSTALLED) ## Rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .

@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import signal
+import time
 import zlib
 
 import pytest
@@ -29,10 +30,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--one-in", type=int, default=1, help="run one of so many tests, by name")
     parser.addoption("--part", type=int, default=0, help="which of these parts (default: 0)")
     parser.addoption("--costly-one-in", type=int, default=1, help="the same, of the costly alone")
+    parser.addoption("--within", type=float, help="begin no test after so many seconds")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "costly: takes minutes of processor time")
+    if config.getoption("--within"):
+        config.pluginmanager.register(Within(config.getoption("--within")))
+
+
+class Within:
+    """Ends a run whose time is over; tests that were not begun are no failure."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+        self.is_over = False
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self.session = session
+
+    def pytest_runtest_logfinish(self) -> None:
+        if time.monotonic() > self.end:
+            self.is_over = True
+            self.session.shouldstop = "the time is over; make test runs the rest"
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.is_over:
+            session.exitstatus = 1 if session.testsfailed else 0
 
 
 @pytest.hookimpl(trylast=True)
