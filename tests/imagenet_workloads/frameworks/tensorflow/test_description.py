@@ -31,6 +31,7 @@ def test_defaults_and_what_both_have_are_taken() -> None:
         ["--max-random-h", "36"],
         ["--max-random-rotate-angle", "5"],
         ["--warmup-strategy", "lars", "--optimizer", "lbsgd"],
+        ["--optimizer", "lbsgd"],
     ],
 )
 def test_what_only_mxnet_has_is_named(arguments: list[str]) -> None:
