@@ -14,9 +14,9 @@ from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
 from imagenet_operator.manifests import attempt as builder
 from imagenet_operator.manifests import labels, worker
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import capacity, elastic, gang, waiting
-from imagenet_operator.reconcile.policies.capacity import PlannedPod
+from imagenet_operator.reconcile.policies import elastic, gang, waiting
 from imagenet_operator.reconcile.policies.elastic import Choice
+from imagenet_operator.reconcile.policies.gang import PlannedPod
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import (
     Attempt,
@@ -157,7 +157,7 @@ def further_pods(job: ImageNetJob, free: Capacity, settings: ReconcileSettings) 
         count
         for count in elastic_workers.worker_counts(job.spec.training)
         if count > before
-        if capacity.shortage(list(map(capacity.planned, workers[before:count])), free) is None
+        if gang.shortage(list(map(gang.planned_pod, workers[before:count])), free) is None
     ]
     return workers[before : max(fitting, default=before)]
 
@@ -271,13 +271,13 @@ def _shortage(context: ReconcileContext, number: int, running: int) -> elastic.S
     def members() -> tuple[list[PlannedPod], list[PlannedPod]]:
         built = builder.build(context.described, number, context.settings.manifests)
         pods = [item for item in built if item["kind"] == "Pod"]
-        workers = [capacity.planned(item) for item in pods if _is_worker(item)]
-        return [capacity.planned(item) for item in pods if not _is_worker(item)], workers
+        workers = [gang.planned_pod(item) for item in pods if _is_worker(item)]
+        return [gang.planned_pod(item) for item in pods if not _is_worker(item)], workers
 
     @cache
     def shortage(count: int) -> str | None:
         helpers, workers = members()
-        return capacity.shortage([*([] if running else helpers), *workers[running:count]], free)
+        return gang.shortage([*([] if running else helpers), *workers[running:count]], free)
 
     return shortage
 

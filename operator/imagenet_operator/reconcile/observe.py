@@ -20,7 +20,7 @@ from imagenet_operator.api.names import ATTEMPT_DIGITS
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
 from imagenet_operator.reconcile import waiting_objects
-from imagenet_operator.reconcile.policies import capacity, memory, rebuild, restart, storage, taints
+from imagenet_operator.reconcile.policies import gang, memory, rebuild, restart, storage
 from imagenet_operator.reconcile.types import (
     Attempt,
     Capacity,
@@ -403,8 +403,8 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         started_at=time_of(running.get("startedAt") or terminated.get("startedAt")),
         finished_at=time_of(terminated.get("finishedAt")),
         leaves_result=_labels(pod).get(labels.RESULT) == labels.RESULT_EXPECTED,
-        requests=capacity.requests(spec),
-        tolerations=taints.of_pod(spec),
+        requests=gang.requests(spec),
+        tolerations=gang.tolerations_of(spec),
     )
 
 
