@@ -29,7 +29,7 @@ from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     access,
     cleanup,
-    conditions,
+    job_status,
     rebuild,
     suspend,
     unsupported,
@@ -86,7 +86,7 @@ def is_managed(job: ImageNetJob) -> bool:
 
 def is_finished(status: Status) -> bool:
     """Whether the job has succeeded or failed; then it is only cleaned up."""
-    return conditions.holds(status.conditions, "Succeeded") or conditions.holds(
+    return job_status.holds(status.conditions, "Succeeded") or job_status.holds(
         status.conditions, "Failed"
     )
 
@@ -95,7 +95,7 @@ def is_resuming(job: ImageNetJob) -> bool:
     """Return whether a suspended job goes on, with workers that may have changed meanwhile."""
     return (
         not job.spec.run_policy.suspend
-        and conditions.holds(job.status.conditions, "Suspended")
+        and job_status.holds(job.status.conditions, "Suspended")
         and not is_finished(job.status)
     )
 

@@ -15,8 +15,8 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import ConditionType, Status
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
-    conditions,
     gang,
+    job_status,
     shared_dataset,
     start_errors,
     unsupported,
@@ -59,20 +59,20 @@ def fail_if_it_cannot_start(context: ReconcileContext) -> bool:
         return False
     seconds = policy.start_deadline_seconds
     message = f"pods could not start for {seconds} s: {wait.message}"
-    context.set_condition(conditions.awaited(context.status), False, wait.reason, wait.message)
+    context.set_condition(job_status.awaited(context.status), False, wait.reason, wait.message)
     context.fail(start_errors.REASON, message)
     return True
 
 
 def explain(context: ReconcileContext) -> None:
     """Set the condition of an unfinished job to the cause of its wait, if there is one."""
-    kind = conditions.awaited(context.status)
+    kind = job_status.awaited(context.status)
     if context.status.completion_time is not None or context.holds(kind):
         return
     objects = _of_this_step(context.status, context.observed)
     context.requeue_at(waiting.next_check(objects, context.now, context.settings.requeue_interval))
     _restore(context)
-    set_before = conditions.find(context.status.conditions, kind)
+    set_before = job_status.find(context.status.conditions, kind)
     if set_before is not None and set_before.reason in _NOT_REPLACED:
         return
     wait = _found(context)
@@ -109,7 +109,7 @@ def explain_refusal(
 
 def _restore(context: ReconcileContext) -> None:
     """Replace an explanation that has ended between attempts, when no step sets Running."""
-    training, found = context.status.training, conditions.find(context.status.conditions, "Running")
+    training, found = context.status.training, job_status.find(context.status.conditions, "Running")
     if training is None or training.outcome is None or found is None:
         return
     is_kept = training.outcome.reason == gang.TIMED_OUT and found.reason in waiting.UNPLACED
@@ -119,18 +119,18 @@ def _restore(context: ReconcileContext) -> None:
 
 def _found(context: ReconcileContext) -> waiting.Wait | None:
     objects = _of_this_step(context.status, context.observed)
-    former = _former(context.job.status, conditions.awaited(context.status))
+    former = _former(context.job.status, job_status.awaited(context.status))
     return waiting.find(objects, context.observed.events or {}, context.now, former)
 
 
 def _former(status: Status, kind: ConditionType) -> str:
-    found = conditions.find(status.conditions, kind)
+    found = job_status.find(status.conditions, kind)
     return "" if found is None else found.message
 
 
 def _of_this_step(status: Status, observed: Observed) -> Sequence[WaitingObject]:
     """Return what the job waits for: the preparation, the attempt, or pods of former attempts."""
-    if not conditions.holds(status.conditions, "DatasetReady"):
+    if not job_status.holds(status.conditions, "DatasetReady"):
         return [item for item in observed.waiting if item.attempt is None]
     training = status.training
     if training is None or training.outcome is not None:

@@ -17,9 +17,8 @@ from imagenet_operator.reconcile.policies import (
     backoff,
     cleanup,
     clock,
-    conditions,
-    figures,
     gang,
+    job_status,
     members,
     refund,
     restart,
@@ -39,7 +38,7 @@ def fail_if_out_of_time(context: ReconcileContext) -> bool:
     if not clock.is_over(context.training.clock, seconds, context.now):
         return False
     message = f"training took over {seconds} s"
-    context.update(training=figures.stilled(context.training))
+    context.update(training=job_status.stilled(context.training))
     context.fail("DeadlineExceeded", message)
     return True
 
@@ -48,7 +47,7 @@ def succeed(context: ReconcileContext) -> None:
     """End the job: every worker of the attempt exited with 0."""
     # The last worker may have ended while no operator ran.
     _stop(context, max(_ends_of(context, "Succeeded"), default=context.now))
-    context.update(training=figures.final(context.training), model=_model(context))
+    context.update(training=job_status.with_result(context.training), model=_model(context))
     number = context.training.attempt
     message = f"all workers of attempt {number} exited with 0"
     context.set_condition("Running", False, "Succeeded", message)
@@ -59,7 +58,7 @@ def succeed(context: ReconcileContext) -> None:
 
 def _model(context: ReconcileContext) -> ModelStatus | None:
     claim = volumes.output_claim(context.job)
-    if claim is None or not figures.leaves_model(context.training):
+    if claim is None or not job_status.leaves_model(context.training):
         return None
     metadata = context.job.metadata
     path = names.attempt_folder(metadata.name, metadata.uid, context.training.attempt)
@@ -74,7 +73,7 @@ def _ends_of(context: ReconcileContext, *phases: str) -> list[datetime]:
 
 def _stop(context: ReconcileContext, at: datetime) -> None:
     """Stop the clock of an attempt that has ended, and remove its present figures."""
-    stilled = figures.stilled(context.training)
+    stilled = job_status.stilled(context.training)
     stopped = clock.stop(stilled.clock, min(at, context.now))
     context.update(training=stilled.model_copy(update={"clock": stopped}))
     if context.holds("Straggling"):
@@ -107,7 +106,7 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
         time=context.now, reason=end.reason, message=end.message, charged=charged
     )
     context.update_training(outcome=outcome)
-    running = conditions.find(context.status.conditions, "Running")
+    running = job_status.find(context.status.conditions, "Running")
     is_unplaced = running is not None and running.reason in waiting.UNPLACED
     # The next attempt is likely to wait for the same.
     if not (end.reason == gang.TIMED_OUT and is_unplaced):

@@ -23,8 +23,8 @@ from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     access,
     clock,
-    conditions,
     fetch,
+    job_status,
     reading,
     shared_dataset,
     suspend,
@@ -282,9 +282,9 @@ def _still_runs(pod: HeldPod) -> str:
 def _is_over(context: ReconcileContext, role: str) -> bool:
     """Whether the recorded status needs a Job no more that has succeeded."""
     recorded = context.job.status
-    is_ready = conditions.holds(recorded.conditions, "DatasetReady")
+    is_ready = job_status.holds(recorded.conditions, "DatasetReady")
     if role == dataset.PUBLISH:
-        return conditions.holds(recorded.conditions, "DatasetPublished")
+        return job_status.holds(recorded.conditions, "DatasetPublished")
     if role in (dataset.FETCH, dataset.INDEX):
         return is_ready or recorded.listed is not None
     return is_ready or (role == dataset.PACK and dataset.SEAL in context.observed.jobs)
@@ -378,7 +378,7 @@ def _check_deadline(context: ReconcileContext) -> None:
     spent = context.status.preparation or Clock()
     if clock.is_over(spent, seconds, context.now):
         message = f"preparing the dataset took over {seconds} s"
-        found = conditions.find(context.status.conditions, "DatasetReady")
+        found = job_status.find(context.status.conditions, "DatasetReady")
         if found is not None and found.reason == shared_dataset.REASON:
             message = f"{message}; {found.message}"
         context.fail("PreparationDeadlineExceeded", message)

@@ -15,7 +15,7 @@ from typing import Final
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import dataset, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import conditions, suspend, waiting
+from imagenet_operator.reconcile.policies import job_status, suspend, waiting
 from imagenet_operator.reconcile.preparation import missing_protection, node_lost
 from imagenet_operator.reconcile.types import Observed, PreparationJob
 
@@ -50,10 +50,10 @@ def is_under_way(job: ImageNetJob, observed: Observed) -> bool:
     """Whether a dataset is to be published, and its end is not recorded."""
     if job.spec.dataset.publish is None:
         return False
-    found = conditions.find(job.status.conditions, CONDITION)
+    found = job_status.find(job.status.conditions, CONDITION)
     if found is not None and found.reason in (PUBLISHED, FAILED):
         return False
-    is_ready = conditions.holds(job.status.conditions, "DatasetReady")
+    is_ready = job_status.holds(job.status.conditions, "DatasetReady")
     return is_ready or dataset.PUBLISH in observed.jobs
 
 
@@ -70,7 +70,7 @@ def _never_starts(context: ReconcileContext, job: PreparationJob | None) -> str 
     """
     ended, now = context.status.completion_time, context.now
     limit = timedelta(seconds=context.job.spec.run_policy.start_deadline_seconds)
-    condition = conditions.find(context.status.conditions, CONDITION)
+    condition = job_status.find(context.status.conditions, CONDITION)
     if job is None:
         if ended is None or now < ended + limit or condition is None:
             return None
@@ -137,7 +137,7 @@ def _record_end(context: ReconcileContext, job: PreparationJob) -> None:
 def _explain(context: ReconcileContext) -> None:
     """Set the condition to the cause of a wait, if the Job's pod waits."""
     objects = [item for item in context.observed.waiting if item.role == dataset.PUBLISH]
-    former = conditions.find(context.job.status.conditions, CONDITION)
+    former = job_status.find(context.job.status.conditions, CONDITION)
     message = "" if former is None else former.message
     wait = waiting.find(objects, context.observed.events or {}, context.now, message)
     if wait is None:

@@ -20,11 +20,10 @@ from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     cleanup,
     clock,
-    conditions,
     data_wait,
     elastic,
-    figures,
     gang,
+    job_status,
     members,
     progress,
     rebuild,
@@ -150,7 +149,7 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
         context.update(start_failures_since=None)
     global_batch_size = context.job.spec.training.batch_size
     updated = training.model_copy(update=changes)
-    context.update(training=figures.carried(updated, context.sample, global_batch_size))
+    context.update(training=job_status.with_sample(updated, context.sample, global_batch_size))
     if context.training.compiled == 0 and training.compiled != 0:
         context.record_warning(
             "TrainingWithoutCompiledCode",
@@ -261,7 +260,7 @@ def _record_running(context: ReconcileContext, waiting: str) -> None:
 
 def _is_unplaced(context: ReconcileContext) -> bool:
     """Whether the condition says that the scheduler does not place a pod."""
-    found = conditions.find(context.status.conditions, "Running")
+    found = job_status.find(context.status.conditions, "Running")
     return found is not None and found.reason in waiting_causes.UNPLACED
 
 
@@ -304,9 +303,9 @@ def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str
         context.patch(gang.lift_gates(seen))
         return _WAITING
     found = f"waiting until all members fit: {missing}"
-    former = conditions.find(context.status.conditions, "Running")
+    former = job_status.find(context.status.conditions, "Running")
     # One node more or less that is full is not worth a write.
-    if former is not None and conditions.equal_without_numbers(found, former.message):
+    if former is not None and job_status.equal_without_numbers(found, former.message):
         return former.message
     return found
 

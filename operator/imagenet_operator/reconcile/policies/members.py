@@ -22,7 +22,7 @@ from typing import Any, Final
 from imagenet_operator.api import member_groups
 from imagenet_operator.api.status import MemberStatus, ReplicaStatus
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile.policies import figures
+from imagenet_operator.reconcile.policies import job_status
 from imagenet_operator.reconcile.types import Manifest, MemberPod, Phase
 
 TERMINAL: Final = frozenset({"Succeeded", "Failed", "Unknown"})
@@ -57,8 +57,8 @@ def recorded(
     """
     pods = seen.values()
     is_done = any(pod.leaves_result for pod in pods) and (
-        any(figures.result_in(pod.message) for pod in pods if pod.role == "worker")
-        or any(map(figures.result_of, former))
+        any(job_status.result_in(pod.message) for pod in pods if pod.role == "worker")
+        or any(map(job_status.result_of, former))
     )
     return tuple(
         _recorded(member, seen.get(member.name), now, is_done=is_done) for member in former

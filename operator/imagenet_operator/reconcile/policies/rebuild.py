@@ -22,7 +22,7 @@ from imagenet_operator.api.status import (
     Status,
     TrainingStatus,
 )
-from imagenet_operator.reconcile.policies import conditions, unsupported, waiting
+from imagenet_operator.reconcile.policies import job_status, unsupported, waiting
 from imagenet_operator.reconcile.types import Attempt, MemberPod
 from imagenet_operator.reconcile.waiting_objects import TERMINATING
 
@@ -39,7 +39,7 @@ _ENDS: tuple[ConditionType, ...] = ("Succeeded", "Failed")
 
 def was_started(status: Status) -> bool:
     """Whether an operator has accepted the job."""
-    return status.start_time is not None or conditions.holds(status.conditions, "Created")
+    return status.start_time is not None or job_status.holds(status.conditions, "Created")
 
 
 def last_attempt(status: Status) -> int:
@@ -82,7 +82,7 @@ def existing(pods: Iterable[MemberPod]) -> tuple[MemberStatus, ...]:
 
 
 def _start(status: Status) -> dict[str, datetime]:
-    created = conditions.find(status.conditions, "Created")
+    created = job_status.find(status.conditions, "Created")
     if status.start_time is not None or created is None or created.status != "True":
         return {}
     return {"start_time": created.last_transition_time}
@@ -96,7 +96,7 @@ def _end(status: Status, now: datetime) -> dict[str, object]:
     if status.completion_time is None:
         return {}
     kind: ConditionType = "Succeeded" if status.phase == "Succeeded" else "Failed"
-    found = conditions.put(
+    found = job_status.put(
         status.conditions,
         kind,
         True,
@@ -140,9 +140,9 @@ def _lacks_groups(training: TrainingStatus) -> bool:
 
 
 def _had_an_attempt(found: Sequence[Condition]) -> bool:
-    running = conditions.find(found, "Running")
+    running = job_status.find(found, "Running")
     has_begun = running is not None and running.reason not in _BEFORE_AN_ATTEMPT
-    return has_begun or conditions.find(found, "Restarting") is not None
+    return has_begun or job_status.find(found, "Restarting") is not None
 
 
 def _latest_named(found: Iterable[Condition]) -> int:
@@ -157,7 +157,7 @@ def _outcome(
     found: Sequence[Condition], number: int, has_pods: bool, now: datetime
 ) -> AttemptOutcome | None:
     """Return the end of an attempt, if the job restarts because of it or it has no pods."""
-    restarting = conditions.find(found, "Restarting")
+    restarting = job_status.find(found, "Restarting")
     if (
         restarting is not None
         and restarting.status == "True"
@@ -176,7 +176,7 @@ def _outcome(
 def _with_restarts(status: Status) -> Status:
     """Return a status with an estimate of its restarts, if both counters are lost."""
     training = status.training
-    was_restarted = conditions.find(status.conditions, "Restarting") is not None
+    was_restarted = job_status.find(status.conditions, "Restarting") is not None
     if not was_restarted or status.restarts or status.disruptions or training is None:
         return status
     return status.model_copy(update={"restarts": training.attempt + (training.outcome is not None)})

@@ -9,7 +9,7 @@ lack it, and so do pods with a program of the user's own.
 from __future__ import annotations
 
 from imagenet_operator.api.status import TrainingStatus
-from imagenet_operator.reconcile.policies import figures
+from imagenet_operator.reconcile.policies import job_status
 from imagenet_operator.reconcile.types import Charge, End
 
 
@@ -22,7 +22,7 @@ def verdict(training: TrainingStatus) -> End | None:
     workers = [member for member in training.members if member.role == "worker"]
     # Without an exit code, there was no termination message to read.
     is_known = all(worker.exit_code is not None for worker in workers)
-    if not training.expects_result or not is_known or any(map(figures.result_of, workers)):
+    if not training.expects_result or not is_known or any(map(job_status.result_of, workers)):
         return None
     message = (
         "all workers exited with 0, but none left a result; the image must run imagenet-train to"

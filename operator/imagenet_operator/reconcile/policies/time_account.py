@@ -26,13 +26,7 @@ from imagenet_operator.api.time_status import (
     seconds_of,
     worker_seconds,
 )
-from imagenet_operator.reconcile.policies import (
-    conditions,
-    elastic,
-    figures,
-    restart,
-    shared_dataset,
-)
+from imagenet_operator.reconcile.policies import elastic, job_status, restart, shared_dataset
 from imagenet_operator.reconcile.sample import Sample
 
 FETCHING: Final = "Fetching"
@@ -122,7 +116,7 @@ def goodput(phases: dict[str, float], lost: float = 0.0) -> float | None:
 def lost_steps(status: Status) -> float:
     """Return the seconds of the steps that a failed job has lost, as far as rank 0 reported."""
     training = status.training
-    if training is None or not conditions.holds(status.conditions, "Failed"):
+    if training is None or not job_status.holds(status.conditions, "Failed"):
         return 0.0
     return training.unsaved_seconds or 0.0
 
@@ -134,19 +128,19 @@ def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:
     training = status.training
     # The condition follows when the last pod is gone.
     is_ending = job.spec.run_policy.suspend and (training is None or training.outcome is not None)
-    if is_ending or conditions.holds(status.conditions, "Suspended"):
+    if is_ending or job_status.holds(status.conditions, "Suspended"):
         return "suspended"
-    if conditions.is_queued(status):
+    if job_status.is_queued(status):
         return "queued"
     if training is None:
         if status.preparation is None or status.preparation.since is None:
             return "queueing"
-        ready = conditions.find(status.conditions, "DatasetReady")
+        ready = job_status.find(status.conditions, "DatasetReady")
         if ready is not None and ready.reason == shared_dataset.REASON:
             return "queueing"
         return "fetching" if ready is not None and ready.reason == FETCHING else "preparing"
     if training.outcome is not None:
-        is_restart = conditions.holds(status.conditions, "Restarting")
+        is_restart = job_status.holds(status.conditions, "Restarting")
         grows = training.outcome.reason == elastic.GROWING
         if training.outcome.reason == restart.EVICTED:
             return "queued"
@@ -182,7 +176,7 @@ def with_report(training: TrainingStatus, sample: Sample | None, now: datetime) 
 
     An account that is longer than the attempt is ignored: a pod is not trusted.
     """
-    results = (figures.result_of(member) for member in training.members)
+    results = (job_status.result_of(member) for member in training.members)
     left = (found.seconds for found in results if found is not None and found.seconds)
     reported: Mapping[str, float] | None = next(left, None)
     if reported is None and sample is not None and sample.attempt == training.attempt:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import Problem
-from imagenet_operator.reconcile.policies import conditions
+from imagenet_operator.reconcile.policies import job_status
 
 REASON = "UnsupportedSpec"
 """The reason of Created, and of the condition of what does not start."""
@@ -36,5 +36,5 @@ def why(problems: Sequence[Problem]) -> tuple[str, str]:
 
 def is_over(status: Status) -> bool:
     """Whether the status still names fields that are accepted by now."""
-    created = conditions.find(status.conditions, "Created")
+    created = job_status.find(status.conditions, "Created")
     return created is not None and (created.status, created.reason) == ("True", REASON)

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from imagenet_operator.api import queue
-from imagenet_operator.reconcile.policies.conditions import equal_without_numbers
+from imagenet_operator.reconcile.policies.job_status import equal_without_numbers
 from imagenet_operator.reconcile.waiting_objects import (
     CREATING,
     INITIALIZING,

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from imagenet_operator.api.status import Status, TrainingStatus
-from imagenet_operator.reconcile.policies import columns, figures
+from imagenet_operator.reconcile.policies import job_status
 from support.attempt_members import NOW, later
 from support.samples import sample
 
@@ -29,7 +29,7 @@ from support.samples import sample
     ],
 )
 def test_a_remaining_time_is_rounded_for_people(seconds: int | None, words: str | None) -> None:
-    assert columns.eta(seconds) == words
+    assert job_status.eta(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_epochs_are_those_that_are_finished(
     epoch: int | None, epochs: int | None, words: str
 ) -> None:
     training = TrainingStatus(epoch=epoch, finished_epochs="2/10")
-    assert columns.finished_epochs(training, epochs) == words
+    assert job_status.finished_epochs(training, epochs) == words
 
 
 def test_a_minute_of_samples_costs_one_write() -> None:
@@ -56,8 +56,8 @@ def test_a_minute_of_samples_costs_one_write() -> None:
             images_per_second=200.0,
             progressed_at=later(5 * number),
         )
-        new = figures.carried(stored, heard, global_batch_size=100)
-        if figures.is_worth_a_write(Status(training=stored), Status(training=new)):
+        new = job_status.with_sample(stored, heard, global_batch_size=100)
+        if job_status.is_worth_a_write(Status(training=stored), Status(training=new)):
             stored = new
             writes.append(5 * number)
     assert writes == [0, 60, 120, 180, 240, 300]
@@ -69,15 +69,15 @@ def test_another_write_takes_the_columns_along() -> None:
     heard = sample(
         later(5), attempt=0, epoch=2, epochs=9, images_per_second=200.0, progressed_at=later(5)
     )
-    new = figures.carried(old, heard, global_batch_size=100)
-    assert figures.is_worth_a_write(Status(training=old), Status(training=new))
+    new = job_status.with_sample(old, heard, global_batch_size=100)
+    assert job_status.is_worth_a_write(Status(training=old), Status(training=new))
     assert new.finished_epochs == "2/9"
 
 
 def test_an_attempt_that_has_ended_has_no_remaining_time() -> None:
-    ended = figures.stilled(TrainingStatus(epoch=3, finished_epochs="3/10", eta="2h10m"))
+    ended = job_status.stilled(TrainingStatus(epoch=3, finished_epochs="3/10", eta="2h10m"))
     assert (ended.finished_epochs, ended.eta) == ("3/10", None)
 
 
 def test_the_interval_is_a_minute() -> None:
-    assert timedelta(seconds=60) == columns.WRITE_INTERVAL
+    assert timedelta(seconds=60) == job_status.WRITE_INTERVAL

@@ -3,37 +3,37 @@
 import pytest
 
 from imagenet_operator.api.status import Clock, Condition, ConditionType, Status
-from imagenet_operator.reconcile.policies import conditions
+from imagenet_operator.reconcile.policies import job_status
 from support.attempt_members import NOW, later
 
 
 def test_a_new_condition_comes_last() -> None:
-    first = conditions.put((), "Created", True, "JobAccepted", "", now=NOW, generation=1)
-    both = conditions.put(first, "Running", False, "Starting", "wait", now=NOW, generation=2)
+    first = job_status.put((), "Created", True, "JobAccepted", "", now=NOW, generation=1)
+    both = job_status.put(first, "Running", False, "Starting", "wait", now=NOW, generation=2)
     assert [item.type for item in both] == ["Created", "Running"]
     assert (both[1].status, both[1].observed_generation) == ("False", 2)
-    assert conditions.holds(both, "Created")
-    assert not conditions.holds(both, "Running")
-    assert not conditions.holds(both, "Failed")
+    assert job_status.holds(both, "Created")
+    assert not job_status.holds(both, "Running")
+    assert not job_status.holds(both, "Failed")
 
 
 def test_time_moves_only_with_the_status() -> None:
-    one = conditions.put((), "Running", False, "Starting", "", now=NOW, generation=1)
-    two = conditions.put(one, "Running", False, "Scheduling", "", now=later(5), generation=1)
-    three = conditions.put(two, "Running", True, "Running", "", now=later(9), generation=1)
+    one = job_status.put((), "Running", False, "Starting", "", now=NOW, generation=1)
+    two = job_status.put(one, "Running", False, "Scheduling", "", now=later(5), generation=1)
+    three = job_status.put(two, "Running", True, "Running", "", now=later(9), generation=1)
     assert [item[0].last_transition_time for item in (one, two, three)] == [NOW, NOW, later(9)]
     assert [item[0].reason for item in (one, two, three)] == ["Starting", "Scheduling", "Running"]
 
 
 def test_saying_the_same_again_changes_nothing() -> None:
-    one = conditions.put((), "Failed", True, "Why", "x" * 9000, now=NOW, generation=1)
-    again = conditions.put(one, "Failed", True, "Why", "x" * 9000, now=later(5), generation=7)
+    one = job_status.put((), "Failed", True, "Why", "x" * 9000, now=NOW, generation=1)
+    again = job_status.put(one, "Failed", True, "Why", "x" * 9000, now=later(5), generation=7)
     assert again == one
 
 
 def test_a_long_message_is_cut() -> None:
-    (one,) = conditions.put((), "Failed", True, "Why", "x" * 9000, now=NOW, generation=1)
-    assert len(one.message) == conditions.MESSAGE_MAXIMUM
+    (one,) = job_status.put((), "Failed", True, "Why", "x" * 9000, now=NOW, generation=1)
+    assert len(one.message) == job_status.MESSAGE_MAXIMUM
     assert one.message.endswith("…")
 
 
@@ -51,10 +51,10 @@ def test_a_long_message_is_cut() -> None:
     ],
 )
 def test_the_first_condition_that_holds_says_it(true: list[ConditionType], expected: str) -> None:
-    found = conditions.put((), "Running", False, "No", "", now=NOW, generation=1)
+    found = job_status.put((), "Running", False, "No", "", now=NOW, generation=1)
     for kind in true:
-        found = conditions.put(found, kind, True, "Yes", "", now=NOW, generation=1)
-    assert conditions.phase(Status(conditions=found), suspends=False) == expected
+        found = job_status.put(found, kind, True, "Yes", "", now=NOW, generation=1)
+    assert job_status.phase(Status(conditions=found), suspends=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_the_first_condition_that_holds_says_it(true: list[ConditionType], expec
     ],
 )
 def test_a_job_with_pods_is_suspending(true: list[ConditionType], expected: str) -> None:
-    found = conditions.put((), "Created", True, "JobAccepted", "", now=NOW, generation=1)
+    found = job_status.put((), "Created", True, "JobAccepted", "", now=NOW, generation=1)
     for kind in true:
-        found = conditions.put(found, kind, True, "Yes", "", now=NOW, generation=1)
-    assert conditions.phase(Status(conditions=found), suspends=True) == expected
+        found = job_status.put(found, kind, True, "Yes", "", now=NOW, generation=1)
+    assert job_status.phase(Status(conditions=found), suspends=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_the_reason_is_that_of_the_condition_that_explains_the_phase(
 ) -> None:
     found: tuple[Condition, ...] = ()
     for kind, (value, reason) in given.items():
-        found = conditions.put(found, kind, value, reason, "", now=NOW, generation=1)
-    assert conditions.reason(Status(conditions=found)) == expected
+        found = job_status.put(found, kind, value, reason, "", now=NOW, generation=1)
+    assert job_status.reason(Status(conditions=found)) == expected
 
 
 def test_a_running_clock_means_preparing() -> None:
     status = Status(preparation=Clock(since=NOW))
-    assert conditions.phase(status, suspends=False) == "Preparing"
+    assert job_status.phase(status, suspends=False) == "Preparing"

@@ -9,7 +9,7 @@ import pytest
 
 from imagenet_operator.api.dataset_status import DatasetStatus, FetchStatus, ImageCounts
 from imagenet_operator.api.status import Status
-from imagenet_operator.reconcile.policies import fetch, figures
+from imagenet_operator.reconcile.policies import fetch, job_status
 from imagenet_operator.reconcile.preparation_sample import Preparation
 from imagenet_operator.reconcile.sample import Sample, sample_of
 from imagenet_operator.reconcile.scrape import Scrape
@@ -80,7 +80,7 @@ def test_each_percent_of_the_files_is_news_and_worth_a_write_by_its_condition() 
     assert fetch.is_visible(asking(300), asking(312))
     before, after = (FetchStatus(files=1200, asked_files=asked) for asked in (300, 311))
     statuses = (Status(dataset=DatasetStatus(fetch=one)) for one in (before, after))
-    assert not figures.is_worth_a_write(*statuses)
+    assert not job_status.is_worth_a_write(*statuses)
 
 
 def test_without_a_pod_that_answers_the_progress_stays() -> None:
@@ -139,7 +139,7 @@ def test_a_sample_is_news_with_each_percent() -> None:
 def test_bytes_alone_are_not_worth_a_write(changes: dict[str, Any], expected: bool) -> None:
     before = Status(dataset=DatasetStatus(fetch=HALF))
     after = Status(dataset=DatasetStatus(fetch=HALF.model_copy(update=changes)))
-    assert figures.is_worth_a_write(before, after) is expected
+    assert job_status.is_worth_a_write(before, after) is expected
 
 
 def test_a_status_without_listed_images_has_no_counts() -> None:
