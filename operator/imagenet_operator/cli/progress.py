@@ -10,7 +10,7 @@ from imagenet_operator.api.figures import FIGURES, SPEED
 from imagenet_operator.api.status import Status, TrainingStatus
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
-from imagenet_operator.reconcile.policies import data_wait, fetch, job_status, reading
+from imagenet_operator.reconcile.policies import data_wait, job_status, reading
 from imagenet_operator.reconcile.policies.job_status import holds
 from imagenet_operator.reconcile.preparation_sample import Preparation
 from imagenet_operator.reconcile.sample import Sample
@@ -89,8 +89,8 @@ def _fetch(view: View) -> Bar | None:
     if job is None:
         return None
     former = None if dataset is None else dataset.fetch
-    found = fetch.progress(former, job, view.sample) or FetchStatus()
-    if fetch.is_asking(found):
+    found = reading.fetch_progress(former, job, view.sample) or FetchStatus()
+    if reading.is_asking(found):
         asked, files = found.asked_files or 0, found.files or 0
         note = f"asked the server for the versions of {asked:,} of {files:,} files"
         return Bar(FETCH, asked, files, "files", note)

@@ -23,7 +23,6 @@ from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     access,
     clock,
-    fetch,
     job_status,
     reading,
     shared_dataset,
@@ -181,13 +180,15 @@ def _is_fetched(context: ReconcileContext) -> bool:
         return True
     job = context.observed.jobs.get(dataset.FETCH)
     former = context.status.dataset or DatasetStatus()
-    progress = fetch.progress(former.fetch, job, context.sample)
+    progress = reading.fetch_progress(former.fetch, job, context.sample)
     if progress is not None:
         context.update(dataset=former.model_copy(update={"fetch": progress}))
     if job is not None and job.complete:
         return True
     build = partial(dataset.fetch_job, context.job, context.settings.manifests)
-    _run(context, dataset.FETCH, job, build, (time_account.FETCHING, fetch.message(progress)))
+    _run(
+        context, dataset.FETCH, job, build, (time_account.FETCHING, reading.fetch_message(progress))
+    )
     return False
 
 

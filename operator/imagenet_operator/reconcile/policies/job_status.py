@@ -43,7 +43,7 @@ from imagenet_operator.api.status import (
 )
 from imagenet_operator.api.time_status import TimeStatus
 from imagenet_operator.manifests import names, volumes
-from imagenet_operator.reconcile.policies import data_wait, fetch
+from imagenet_operator.reconcile.policies import data_wait, reading
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.waiting_objects import QUEUED
 
@@ -410,7 +410,7 @@ def is_worth_a_write(old: Status, new: Status) -> bool:
 
 def _without_figures(status: Status) -> Status:
     if status.dataset is not None:
-        bytes_apart = {"fetch": fetch.without_figures(status.dataset.fetch)}
+        bytes_apart = {"fetch": reading.without_figures(status.dataset.fetch)}
         dataset = status.dataset.model_copy(update=bytes_apart)
         status = status.model_copy(update={"dataset": dataset})
     if status.time is not None:
