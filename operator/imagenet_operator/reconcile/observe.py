@@ -20,7 +20,7 @@ from imagenet_operator.api.names import ATTEMPT_DIGITS
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
 from imagenet_operator.reconcile import waiting_objects
-from imagenet_operator.reconcile.policies import gang, memory, rebuild, restart, storage
+from imagenet_operator.reconcile.policies import gang, members, rebuild
 from imagenet_operator.reconcile.types import (
     Attempt,
     Capacity,
@@ -45,7 +45,7 @@ DISRUPTION_REASONS = frozenset(
         "Shutdown",  # the kubelet before 1.22, for the same
         "Terminated",  # the kubelet's graceful node shutdown
         "Preempting",  # the kubelet, making room for a critical pod
-        *restart.REJECTIONS,
+        *members.REJECTIONS,
     }
 )
 """Values of a pod's ``status.reason`` whose cause is the cluster, not the program."""
@@ -344,10 +344,10 @@ def _terminated(pod: Manifest) -> Manifest:
 def _termination_message(pod: Manifest, job: ImageNetJob | None = None) -> str:
     """The program's termination message, or an empty text; the job is given for its members."""
     role = _labels(pod).get(labels.JOB_ROLE, "")
-    if storage.is_exceeded(pod.get("status", {})):
-        return storage.remedy(pod["status"], role)
-    if _terminated(pod).get("reason") == memory.OOM_KILLED:
-        return memory.remedy(role, job)
+    if members.exceeds_storage(pod.get("status", {})):
+        return members.storage_remedy(pod["status"], role)
+    if _terminated(pod).get("reason") == members.OOM_KILLED:
+        return members.memory_remedy(role, job)
     return str(_terminated(pod).get("message") or "").strip()
 
 
@@ -357,7 +357,7 @@ def _phase(pod: Manifest) -> Phase:
     The end of the program's container decides: an injected sidecar may keep the pod Running.
     """
     status = pod.get("status", {})
-    if storage.is_exceeded(status):
+    if members.exceeds_storage(status):
         return Phase.FAILED
     if terminated := _terminated(pod):
         return Phase.SUCCEEDED if terminated.get("exitCode") == 0 else Phase.FAILED
@@ -391,7 +391,7 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         finished=is_finished,
         node=spec.get("nodeName"),
         exit_code=terminated.get("exitCode"),
-        reason=storage.EXCEEDED if storage.is_exceeded(status) else reason,
+        reason=members.STORAGE_EXCEEDED if members.exceeds_storage(status) else reason,
         message=_termination_message(pod, job) or status.get("message") or waiting.get("message"),
         disrupted=_disruption(pod),
         evicted=_eviction(pod),
@@ -439,7 +439,7 @@ def _disruption(pod: Manifest) -> str | None:
     if target is not None:
         return str(target.get("reason") or "DisruptionTarget")
     status = pod.get("status", {})
-    reason = None if storage.is_exceeded(status) else status.get("reason")
-    if reason in DISRUPTION_REASONS or str(reason).startswith(restart.NO_ROOM):
+    reason = None if members.exceeds_storage(status) else status.get("reason")
+    if reason in DISRUPTION_REASONS or str(reason).startswith(members.NO_ROOM):
         return str(reason)
     return None

@@ -20,8 +20,6 @@ from imagenet_operator.reconcile.policies import (
     gang,
     job_status,
     members,
-    refund,
-    restart,
     start_errors,
     time_account,
     waiting,
@@ -97,7 +95,7 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
             progressed_attempt=context.training.attempt,
             rejecting_nodes=None,
         )
-    rejecting = restart.rejecting_nodes(context.training.members)
+    rejecting = members.rejecting_nodes(context.training.members)
     if rejecting:
         nodes = dict.fromkeys([*(context.status.rejecting_nodes or ()), *rejecting])
         context.update(rejecting_nodes=tuple(nodes)[-_REJECTING_MAXIMUM:])
@@ -155,13 +153,13 @@ def _limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | Non
 def _suspects(context: ReconcileContext) -> dict[str, MemberPod]:
     """Return the nodes whose loss may have ended the attempt, each with one of its pods."""
     found = context.observed.attempts.get(context.training.attempt, Attempt(0))
-    return refund.suspects(context.training.members, members.by_name(found.members))
+    return members.suspect_nodes(context.training.members, members.by_name(found.members))
 
 
 def _lost(context: ReconcileContext) -> str | None:
     """Return a member on a node whose loss may have ended the attempt, and which is lost."""
     found = context.observed.attempts.get(context.training.attempt, Attempt(0))
-    return refund.lost(
+    return members.lost_member(
         context.training.members,
         members.by_name(found.members),
         context.observed.unreachable_nodes,
@@ -181,11 +179,11 @@ def review_charge(context: ReconcileContext) -> bool:
     """Move the last charge if a node is lost since; return whether another attempt may follow."""
     training = context.training
     outcome = training.outcome
-    if outcome is None or not outcome.charged or outcome.reason == restart.FULL_VOLUME:
+    if outcome is None or not outcome.charged or outcome.reason == members.FULL_VOLUME:
         return True
     # A charge that is held has planned no attempt.
     is_held = training.next_attempt_time is None
-    is_over = refund.is_over(outcome, context.now)
+    is_over = members.is_charge_final(outcome, context.now)
     lost = None if is_over else _lost(context)
     if lost is not None:
         message = f"{lost} is on a node that cannot be reached; {outcome.message}"
@@ -201,7 +199,7 @@ def review_charge(context: ReconcileContext) -> bool:
     if limit is not None and not is_over and _suspects(context):
         if context.job.spec.run_policy.clean_pod_policy != "None":
             context.delete(cleanup.running(context.observed.attempts.values()))
-        context.requeue_at(outcome.time + refund.WINDOW)
+        context.requeue_at(outcome.time + members.REFUND_WINDOW)
         context.requeue_later()
     elif limit is not None:
         context.fail(*limit)

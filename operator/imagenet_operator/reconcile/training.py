@@ -27,8 +27,6 @@ from imagenet_operator.reconcile.policies import (
     members,
     progress,
     rebuild,
-    restart,
-    result,
     start_errors,
     stragglers,
     suspend,
@@ -56,7 +54,7 @@ def train(context: ReconcileContext) -> None:
     if is_adopted and not (is_whole and _is_of_this_spec(context, seen)):
         _end(context, attempt_size.cut_off(context), seen)
     elif members.succeeded(context.training.members):
-        if (no_result := result.verdict(context.training)) is None:
+        if (no_result := members.no_result(context.training)) is None:
             outcome.succeed(context)
         else:
             outcome.end_attempt(context, no_result)
@@ -177,7 +175,7 @@ def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | 
     """Return why the attempt has to end, if it has to: the first policy that objects."""
     policy, training = context.job.spec.run_policy, context.training
     end = (
-        restart.verdict(
+        members.verdict(
             training.members,
             seen,
             context.settings.exit_grace_period,
@@ -188,7 +186,7 @@ def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | 
         or _verdict_on_start(context)
         or attempt_size.growth(context)
     )
-    return None if end is None else restart.excused(end, training.members, seen)
+    return None if end is None else members.excused(end, training.members, seen)
 
 
 def _verdict_on_start(context: ReconcileContext) -> End | None:
@@ -223,7 +221,7 @@ def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
     _record_stragglers(context)
     context.requeue_at(
         clock.ends_at(training.clock, policy.active_deadline_seconds),
-        restart.deadline(training.members, settings.exit_grace_period),
+        members.helper_deadline(training.members, settings.exit_grace_period),
     )
     if not start_errors.is_counting(context.status.start_errors):
         waited = start_errors.excused(training, context.status.start_errors)

@@ -26,7 +26,7 @@ from imagenet_operator.api.time_status import (
     seconds_of,
     worker_seconds,
 )
-from imagenet_operator.reconcile.policies import elastic, job_status, restart, shared_dataset
+from imagenet_operator.reconcile.policies import elastic, job_status, members, shared_dataset
 from imagenet_operator.reconcile.sample import Sample
 
 FETCHING: Final = "Fetching"
@@ -142,7 +142,7 @@ def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:
     if training.outcome is not None:
         is_restart = job_status.holds(status.conditions, "Restarting")
         grows = training.outcome.reason == elastic.GROWING
-        if training.outcome.reason == restart.EVICTED:
+        if training.outcome.reason == members.EVICTED:
             return "queued"
         return "restarting" if is_restart or grows else "queueing"
     if training.bound_time is None:

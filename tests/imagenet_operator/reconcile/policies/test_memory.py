@@ -2,7 +2,7 @@
 
 import pytest
 
-from imagenet_operator.reconcile.policies.memory import remedy
+from imagenet_operator.reconcile.policies.members import memory_remedy
 from support.job_table import JOBS
 
 SLOWER = " may save some more, but is slower"
@@ -18,11 +18,11 @@ SLOWER = " may save some more, but is slower"
     ],
 )
 def test_a_worker_is_told_what_its_framework_can_do_without(job: str, end: str) -> None:
-    said = remedy("worker", JOBS[job])
+    said = memory_remedy("worker", JOBS[job])
     for field in ("resources.limits.memory", "spec.training.batchSize", "dataThreads"):
         assert field in said
     assert said.endswith(end)
 
 
 def test_a_preparation_is_told_its_limit_alone() -> None:
-    assert remedy("pack").endswith("in spec.dataset.preprocessing.template")
+    assert memory_remedy("pack").endswith("in spec.dataset.preprocessing.template")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from imagenet_operator.api.status import TrainingStatus
-from imagenet_operator.reconcile.policies import result
+from imagenet_operator.reconcile.policies import members
 from imagenet_operator.reconcile.types import Charge
 from support.attempt_members import recorded
 
@@ -20,7 +20,7 @@ def fails(*messages: str | None, expects: bool = True, exit_code: int | None = 0
         for index, message in enumerate(messages)
     ]
     helper = recorded("server-0", "Succeeded", exit_code=0)
-    end = result.verdict(TrainingStatus(expects_result=expects, members=(helper, *workers)))
+    end = members.no_result(TrainingStatus(expects_result=expects, members=(helper, *workers)))
     assert end is None or (end.reason, end.charge) == ("NoResult", Charge.PERMANENT)
     return end is not None
 
