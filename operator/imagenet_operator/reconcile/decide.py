@@ -27,12 +27,12 @@ from imagenet_operator.manifests import dataset, preview
 from imagenet_operator.reconcile import explanation, publishing, rejection
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
-    access,
     cleanup,
     job_status,
     rebuild,
     suspend,
     unsupported,
+    waiting,
 )
 from imagenet_operator.reconcile.preparation import prepare, release_held
 from imagenet_operator.reconcile.sample import Sample
@@ -165,12 +165,12 @@ def _start(context: ReconcileContext) -> bool:
     # A dry run: a template that cannot be merged fails the job now, not after the preparation.
     preview.everything(context.job, context.settings.manifests)
     _check_access(context)
-    if (missing := access.missing(context.job, context.observed.absent)) is not None:
+    if (missing := waiting.missing_claims(context.job, context.observed.absent)) is not None:
         if context.set_condition("Created", False, "ClaimNotFound", missing):
             context.record_warning("ClaimNotFound", missing)
         context.requeue_later()
         return False
-    claims = access.single_node(context.job, context.observed.access)
+    claims = waiting.single_node_claims(context.job, context.observed.access)
     context.update(start_time=context.now, single_node_claims=claims or None)
     context.set_condition("Created", True, *_ACCEPTED)
     return True
@@ -211,7 +211,7 @@ def _check_access(context: ReconcileContext) -> None:
     Raises:
         InvalidJob: The access modes of a claim are not enough.
     """
-    if found := access.problems(context.job, context.observed.access):
+    if found := waiting.claim_problems(context.job, context.observed.access):
         raise InvalidJob(found)
 
 

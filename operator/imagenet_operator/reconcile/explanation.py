@@ -18,7 +18,6 @@ from imagenet_operator.reconcile.policies import (
     gang,
     job_status,
     shared_dataset,
-    start_errors,
     unsupported,
     waiting,
 )
@@ -47,20 +46,20 @@ def fail_if_it_cannot_start(context: ReconcileContext) -> bool:
     errors = context.status.start_errors
     # Without the Events, an error that only they name may last.
     if is_error or context.observed.events is not None:
-        errors = start_errors.recorded(errors, is_error, context.now)
+        errors = waiting.recorded_errors(errors, is_error, context.now)
     context.update(start_errors=errors)
-    limit = start_errors.deadline(errors, policy.start_deadline_seconds)
+    limit = waiting.start_deadline(errors, policy.start_deadline_seconds)
     if wait is None or limit is None or policy.suspend or context.unsupported:
         return False
     if context.now < limit:
         context.requeue_at(limit)
         return False
-    if start_errors.is_worth_a_wait(context.job, context.status):
+    if waiting.is_worth_a_wait(context.job, context.status):
         return False
     seconds = policy.start_deadline_seconds
     message = f"pods could not start for {seconds} s: {wait.message}"
     context.set_condition(job_status.awaited(context.status), False, wait.reason, wait.message)
-    context.fail(start_errors.REASON, message)
+    context.fail(waiting.START_DEADLINE_EXCEEDED, message)
     return True
 
 

@@ -20,7 +20,6 @@ from imagenet_operator.reconcile.policies import (
     gang,
     job_status,
     members,
-    start_errors,
     time_account,
     waiting,
 )
@@ -137,7 +136,7 @@ def _limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | Non
         return end.reason, last
     if end.charge is Charge.START_ERROR and _wait_to_start(context) is None:
         seconds = context.job.spec.run_policy.start_deadline_seconds
-        return start_errors.REASON, f"programs could not start for {seconds} s; {last}"
+        return waiting.START_DEADLINE_EXCEEDED, f"programs could not start for {seconds} s; {last}"
     in_a_row = context.status.full_volume_attempts
     if _is_charged(context, end) and context.status.restarts >= backoff_limit:
         return "BackoffLimitExceeded", f"backoffLimit {backoff_limit} is reached; {last}"
@@ -229,7 +228,7 @@ def _wait_to_start(context: ReconcileContext) -> timedelta | None:
     since = context.status.start_failures_since or context.now
     seconds = context.job.spec.run_policy.start_deadline_seconds
     wait = backoff.after_start_error(since, context.now, seconds, context.settings)
-    if wait is None and start_errors.is_worth_a_wait(context.job, context.status):
+    if wait is None and waiting.is_worth_a_wait(context.job, context.status):
         return context.settings.restart_delay_limit
     return wait
 

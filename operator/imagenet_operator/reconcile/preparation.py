@@ -21,7 +21,6 @@ from imagenet_operator.api.status import Clock
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
-    access,
     clock,
     job_status,
     reading,
@@ -29,6 +28,7 @@ from imagenet_operator.reconcile.policies import (
     suspend,
     time_account,
     unsupported,
+    waiting,
 )
 from imagenet_operator.reconcile.types import HeldPod, Manifest, Patch, PreparationJob
 
@@ -108,7 +108,7 @@ def _have_claims(context: ReconcileContext) -> bool:
         context.requeue_later()
         return False
     is_new = context.job.status.preparation is None
-    differing = access.differing(context.job, seen)
+    differing = waiting.differing_claims(context.job, seen)
     if is_new:
         for _, message in differing:
             context.record_warning("ClaimDiffers", message)

@@ -27,12 +27,11 @@ from imagenet_operator.reconcile.policies import (
     members,
     progress,
     rebuild,
-    start_errors,
     stragglers,
     suspend,
     unsupported,
+    waiting,
 )
-from imagenet_operator.reconcile.policies import waiting as waiting_causes
 from imagenet_operator.reconcile.types import Attempt, End, MemberPod
 
 _SCHEDULING = "Scheduling"
@@ -192,9 +191,9 @@ def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | 
 def _verdict_on_start(context: ReconcileContext) -> End | None:
     """Return the end of an attempt that waits for too long; not while a start error lasts."""
     policy, errors = context.job.spec.run_policy, context.status.start_errors
-    if start_errors.is_counting(errors):
+    if waiting.has_start_error(errors):
         return None
-    training = start_errors.excused(context.training, errors)
+    training = waiting.without_start_errors(context.training, errors)
     return progress.verdict(
         training, context.sample, policy.progress_deadline_seconds, context.now
     ) or gang.verdict(training, attempt_size.limit(context, training), context.now)
@@ -217,14 +216,14 @@ def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
     if not context.unsupported and not _has_shared_objects(context):
         return
     context.delete(cleanup.attempts(_late_pods(context)))
-    _record_running(context, waiting=_lift_gates(context, seen))
+    _record_running(context, _lift_gates(context, seen))
     _record_stragglers(context)
     context.requeue_at(
         clock.ends_at(training.clock, policy.active_deadline_seconds),
         members.helper_deadline(training.members, settings.exit_grace_period),
     )
-    if not start_errors.is_counting(context.status.start_errors):
-        waited = start_errors.excused(training, context.status.start_errors)
+    if not waiting.has_start_error(context.status.start_errors):
+        waited = waiting.without_start_errors(training, context.status.start_errors)
         context.requeue_at(
             progress.next_check(
                 waited,
@@ -239,7 +238,7 @@ def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
         context.requeue_later()
 
 
-def _record_running(context: ReconcileContext, waiting: str) -> None:
+def _record_running(context: ReconcileContext, awaited: str) -> None:
     """Set the condition Running by what the members wait for."""
     training = context.training
     if training.running_time is not None:
@@ -253,13 +252,13 @@ def _record_running(context: ReconcileContext, waiting: str) -> None:
         message = "all members have nodes; waiting for them to run"
         context.set_condition("Running", False, "Starting", message)
     elif not (_is_unplaced(context) and _may_still_be_unplaced(training, context.now)):
-        context.set_condition("Running", False, _SCHEDULING, waiting)
+        context.set_condition("Running", False, _SCHEDULING, awaited)
 
 
 def _is_unplaced(context: ReconcileContext) -> bool:
     """Whether the condition says that the scheduler does not place a pod."""
     found = job_status.find(context.status.conditions, "Running")
-    return found is not None and found.reason in waiting_causes.UNPLACED
+    return found is not None and found.reason in waiting.UNPLACED
 
 
 def _may_still_be_unplaced(training: TrainingStatus, now: datetime) -> bool:
@@ -269,7 +268,7 @@ def _may_still_be_unplaced(training: TrainingStatus, now: datetime) -> bool:
     would hide from an alert how long the job waits.
     """
     since = training.schedulable_time
-    return since is not None and now < since + waiting_causes.EVENTS_AFTER
+    return since is not None and now < since + waiting.EVENTS_AFTER
 
 
 def _record_stragglers(context: ReconcileContext) -> None:

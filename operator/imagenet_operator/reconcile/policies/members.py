@@ -60,7 +60,7 @@ from imagenet_operator.api.frameworks import FRAMEWORKS
 from imagenet_operator.api.status import AttemptOutcome, MemberStatus, ReplicaStatus, TrainingStatus
 from imagenet_operator.manifests import labels
 from imagenet_operator.manifests.dataset import BAD_ARGUMENTS, PERMANENT, VOLUME_FULL
-from imagenet_operator.reconcile.policies import job_status, start_errors
+from imagenet_operator.reconcile.policies import job_status, waiting
 from imagenet_operator.reconcile.types import Charge, End, Manifest, MemberPod, Phase
 
 TERMINAL: Final = frozenset({"Succeeded", "Failed", "Unknown"})
@@ -312,7 +312,7 @@ def _failure(failed: Sequence[MemberStatus], *, own_program: bool) -> End:
         if member.reason in _NEVER_STARTED:
             why = f"the container cannot be started: {member.message or 'no message'}"
             message = f"{member.name}: {why}; correct the template"
-            return End(start_errors.NOT_STARTED, message, Charge.START_ERROR)
+            return End(waiting.NOT_STARTED, message, Charge.START_ERROR)
     for member in failed:
         if member.reason == STORAGE_EXCEEDED:
             message = f"{member.name} was evicted: {member.message}"
