@@ -26,14 +26,7 @@ from imagenet_operator.errors import InvalidJob, InvalidTemplate
 from imagenet_operator.manifests import dataset, preview
 from imagenet_operator.reconcile import explanation, publishing, rejection
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import (
-    cleanup,
-    job_status,
-    rebuild,
-    suspend,
-    unsupported,
-    waiting,
-)
+from imagenet_operator.reconcile.policies import cleanup, job_status, suspend, version_skew, waiting
 from imagenet_operator.reconcile.preparation import prepare, release_held
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
@@ -63,7 +56,7 @@ def decide(
     if job.metadata.deletion_timestamp is not None or not is_managed(job):
         return Decision(status=job.status)
     context = ReconcileContext(job, observed, sample, now, settings)
-    context.status = rebuild.rebuilt(job.status, observed.attempts, context.now)
+    context.status = version_skew.rebuilt(job.status, observed.attempts, context.now)
     if is_finished(context.status):
         is_over = _finish(context)
         decision = context.decision()
@@ -133,11 +126,11 @@ def _step(context: ReconcileContext) -> None:
 def _check_support(context: ReconcileContext) -> None:
     """Set the reason of Created while this version does not accept a field of the spec."""
     if context.unsupported:
-        reason, message = unsupported.why(context.unsupported)
+        reason, message = version_skew.why_unsupported(context.unsupported)
         has_started = context.status.start_time is not None
         if context.set_condition("Created", has_started, reason, message):
             context.record_warning(reason, message)
-    elif unsupported.is_over(context.status):
+    elif version_skew.was_unsupported(context.status):
         context.set_condition("Created", True, *_ACCEPTED)
 
 

@@ -18,7 +18,7 @@ from imagenet_operator.reconcile.policies import (
     gang,
     job_status,
     shared_dataset,
-    unsupported,
+    version_skew,
     waiting,
 )
 from imagenet_operator.reconcile.settings import ReconcileSettings
@@ -30,7 +30,9 @@ from imagenet_operator.reconcile.waiting_objects import (
     WaitingObject,
 )
 
-_NOT_REPLACED = frozenset({"NameConflict", "ClaimTerminating", "ClaimDiffers", unsupported.REASON})
+_NOT_REPLACED = frozenset(
+    {"NameConflict", "ClaimTerminating", "ClaimDiffers", version_skew.UNSUPPORTED}
+)
 """Reasons of a step that say what the job waits for themselves."""
 
 WAITING_REASONS = (waiting.REASONS - {INITIALIZING}) | _NOT_REPLACED

@@ -20,7 +20,7 @@ from imagenet_operator.api.names import ATTEMPT_DIGITS
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
 from imagenet_operator.reconcile import waiting_objects
-from imagenet_operator.reconcile.policies import gang, members, rebuild
+from imagenet_operator.reconcile.policies import gang, members, version_skew
 from imagenet_operator.reconcile.types import (
     Attempt,
     Capacity,
@@ -85,7 +85,7 @@ def sort(
     """
     owned: list[Manifest] = []
     others: list[Manifest] = []
-    asked_for, last = volumes.claim_names(job), rebuild.last_attempt(job.status)
+    asked_for, last = volumes.claim_names(job), version_skew.last_attempt(job.status)
     for item in children:
         is_ours = _is_ours(item, job, asked_for) and not (
             _has_attempt(item) and _attempt(item) > last

@@ -27,7 +27,7 @@ from imagenet_operator.reconcile.policies import (
     shared_dataset,
     suspend,
     time_account,
-    unsupported,
+    version_skew,
     waiting,
 )
 from imagenet_operator.reconcile.types import HeldPod, Manifest, Patch, PreparationJob
@@ -234,7 +234,9 @@ def _run(
         context.set_condition("DatasetReady", False, "Suspended", "the job is suspended")
     elif context.unsupported:
         if job is None:
-            context.set_condition("DatasetReady", False, *unsupported.why(context.unsupported))
+            context.set_condition(
+                "DatasetReady", False, *version_skew.why_unsupported(context.unsupported)
+            )
     elif job is not None and job.stranded and not job.terminating:
         context.delete([job.reference])
         context.record_warning(*node_lost(role))

@@ -26,10 +26,9 @@ from imagenet_operator.reconcile.policies import (
     job_status,
     members,
     progress,
-    rebuild,
     stragglers,
     suspend,
-    unsupported,
+    version_skew,
     waiting,
 )
 from imagenet_operator.reconcile.types import Attempt, End, MemberPod
@@ -71,7 +70,7 @@ def _adopt(context: ReconcileContext) -> bool:
         return False
     if context.unsupported:
         # A newer operator has created it, and what it planned is not known.
-        existing = rebuild.existing(context.observed.attempts[newest].members)
+        existing = version_skew.existing(context.observed.attempts[newest].members)
         if existing:
             _begin(context, newest, existing)
         return False
@@ -358,7 +357,7 @@ def _between_attempts(context: ReconcileContext) -> None:
     if training is not None and outcome.fail_if_out_of_time(context):
         return
     if context.unsupported:
-        context.set_condition("Running", False, *unsupported.why(context.unsupported))
+        context.set_condition("Running", False, *version_skew.why_unsupported(context.unsupported))
         return
     number = 0 if training is None else training.attempt + 1
     if not attempt_size.is_recorded(context):

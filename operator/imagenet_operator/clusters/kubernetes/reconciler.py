@@ -35,7 +35,7 @@ from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile import attempt_size, explanation, observe, rejection
 from imagenet_operator.reconcile.context import EVENT_MAXIMUM
 from imagenet_operator.reconcile.decide import decide, is_finished, is_resuming
-from imagenet_operator.reconcile.policies import gang, rebuild
+from imagenet_operator.reconcile.policies import gang, version_skew
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import Capacity, Decision, Event, Observed
@@ -328,7 +328,7 @@ class Reconciler:
 
 
 def _is_new(job: ImageNetJob) -> bool:
-    return not rebuild.was_started(job.status) and not is_finished(job.status)
+    return not version_skew.was_started(job.status) and not is_finished(job.status)
 
 
 def _has_created(job: ImageNetJob) -> bool:
