@@ -13,7 +13,7 @@ from typing import Any
 from imagenet_operator.api import ImageNetJob, member_groups, templates
 from imagenet_operator.api.status import ConditionType, Status, TrainingStatus
 from imagenet_operator.errors import Problem
-from imagenet_operator.reconcile.policies import clock, job_status, members, time_account
+from imagenet_operator.reconcile.policies import deadlines, job_status, members, time_account
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import Decision, Event, Manifest, Observed, Patch, Reference
@@ -212,10 +212,10 @@ class ReconcileContext:
             if self.holds(kind):
                 self.set_condition(kind, False, reason, message)
         if self.status.preparation is not None:
-            self.update(preparation=clock.stop(self.status.preparation, self.now))
+            self.update(preparation=deadlines.stop_clock(self.status.preparation, self.now))
         if self.status.training is not None:
             self.update_training(
-                clock=clock.stop(self.training.clock, self.now),
+                clock=deadlines.stop_clock(self.training.clock, self.now),
                 replica_statuses=members.without_active(self.training.replica_statuses),
             )
         self.requeue_now()

@@ -16,7 +16,7 @@ from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     backoff,
     cleanup,
-    clock,
+    deadlines,
     gang,
     job_status,
     members,
@@ -32,7 +32,7 @@ _REJECTING_MAXIMUM: Final = 16
 def fail_if_out_of_time(context: ReconcileContext) -> bool:
     """Fail the job if its attempts ran for activeDeadlineSeconds in total; return whether so."""
     seconds = context.job.spec.run_policy.active_deadline_seconds
-    if not clock.is_over(context.training.clock, seconds, context.now):
+    if not deadlines.is_over(context.training.clock, seconds, context.now):
         return False
     message = f"training took over {seconds} s"
     context.update(training=job_status.stilled(context.training))
@@ -71,7 +71,7 @@ def _ends_of(context: ReconcileContext, *phases: str) -> list[datetime]:
 def _stop(context: ReconcileContext, at: datetime) -> None:
     """Stop the clock of an attempt that has ended, and remove its present figures."""
     stilled = job_status.stilled(context.training)
-    stopped = clock.stop(stilled.clock, min(at, context.now))
+    stopped = deadlines.stop_clock(stilled.clock, min(at, context.now))
     context.update(training=stilled.model_copy(update={"clock": stopped}))
     if context.holds("Straggling"):
         message = f"attempt {stilled.attempt} has ended"

@@ -21,7 +21,7 @@ from imagenet_operator.api.status import Clock
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
-    clock,
+    deadlines,
     job_status,
     reading,
     shared_dataset,
@@ -82,7 +82,8 @@ def prepare(context: ReconcileContext) -> None:
     jobs = context.observed.jobs.values()
     is_held = context.unsupported or any(job.held_by_others for job in jobs)
     is_stopped = suspended or (is_held and not any(job.active for job in jobs))
-    context.update(preparation=(clock.stop if is_stopped else clock.run)(former, context.now))
+    set_clock = deadlines.stop_clock if is_stopped else deadlines.start_clock
+    context.update(preparation=set_clock(former, context.now))
     if suspended or not context.unsupported:
         context.patch(suspend.patches(jobs, suspended, was_suspended=context.was_suspended))
     if suspended:
@@ -354,7 +355,8 @@ def _sealed(found: DatasetStatus, seal: PreparationJob) -> DatasetStatus:
 
 def _ready(context: ReconcileContext, reason: str, how: str) -> None:
     context.set_condition("DatasetReady", True, reason, how)
-    context.update(preparation=clock.stop(context.status.preparation or Clock(), context.now))
+    spent = context.status.preparation or Clock()
+    context.update(preparation=deadlines.stop_clock(spent, context.now))
     found = context.status.listed
     left_out = f"; left out: {found.left_out}" if found is not None and found.left_out else ""
     told = how if found is None else f"{_summary(found)}: {how}{left_out}"
@@ -379,11 +381,11 @@ def _summary(found: DatasetStatus) -> str:
 def _check_deadline(context: ReconcileContext) -> None:
     seconds = context.job.spec.run_policy.preparation_deadline_seconds
     spent = context.status.preparation or Clock()
-    if clock.is_over(spent, seconds, context.now):
+    if deadlines.is_over(spent, seconds, context.now):
         message = f"preparing the dataset took over {seconds} s"
         found = job_status.find(context.status.conditions, "DatasetReady")
         if found is not None and found.reason == shared_dataset.REASON:
             message = f"{message}; {found.message}"
         context.fail("PreparationDeadlineExceeded", message)
     else:
-        context.requeue_at(clock.ends_at(spent, seconds))
+        context.requeue_at(deadlines.ends_at(spent, seconds))

@@ -19,13 +19,12 @@ from imagenet_operator.reconcile import attempt_size, outcome
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     cleanup,
-    clock,
     data_wait,
+    deadlines,
     elastic,
     gang,
     job_status,
     members,
-    progress,
     stragglers,
     suspend,
     version_skew,
@@ -141,7 +140,7 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
     if training.running_time is None and all(
         member.phase in ("Running", "Succeeded") for member in recorded
     ):
-        changes |= {"running_time": now, "clock": clock.run(training.clock, now)}
+        changes |= {"running_time": now, "clock": deadlines.start_clock(training.clock, now)}
         context.update(start_failures_since=None)
     global_batch_size = context.job.spec.training.batch_size
     updated = training.model_copy(update=changes)
@@ -193,7 +192,7 @@ def _verdict_on_start(context: ReconcileContext) -> End | None:
     if waiting.has_start_error(errors):
         return None
     training = waiting.without_start_errors(context.training, errors)
-    return progress.verdict(
+    return deadlines.no_progress(
         training, context.sample, policy.progress_deadline_seconds, context.now
     ) or gang.verdict(training, attempt_size.limit(context, training), context.now)
 
@@ -218,13 +217,13 @@ def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
     _record_running(context, _lift_gates(context, seen))
     _record_stragglers(context)
     context.requeue_at(
-        clock.ends_at(training.clock, policy.active_deadline_seconds),
+        deadlines.ends_at(training.clock, policy.active_deadline_seconds),
         members.helper_deadline(training.members, settings.exit_grace_period),
     )
     if not waiting.has_start_error(context.status.start_errors):
         waited = waiting.without_start_errors(training, context.status.start_errors)
         context.requeue_at(
-            progress.next_check(
+            deadlines.next_progress_check(
                 waited,
                 context.sample,
                 policy.progress_deadline_seconds,

@@ -7,27 +7,27 @@ from datetime import datetime
 import pytest
 
 from imagenet_operator.api.status import Clock
-from imagenet_operator.reconcile.policies import clock
+from imagenet_operator.reconcile.policies import deadlines
 from support.attempt_members import NOW, later
 
 
 def test_pauses_do_not_count() -> None:
-    spent = clock.run(Clock(), NOW)
-    spent = clock.stop(spent, later(10))
-    spent = clock.run(spent, later(1000))
-    assert clock.ends_at(spent, 30) == later(1020)
-    assert clock.stop(spent, later(1005)) == Clock(seconds=15)
+    spent = deadlines.start_clock(Clock(), NOW)
+    spent = deadlines.stop_clock(spent, later(10))
+    spent = deadlines.start_clock(spent, later(1000))
+    assert deadlines.ends_at(spent, 30) == later(1020)
+    assert deadlines.stop_clock(spent, later(1005)) == Clock(seconds=15)
 
 
 def test_running_and_stopping_may_be_repeated() -> None:
-    running = clock.run(Clock(seconds=3), NOW)
-    assert clock.run(running, later(50)) == running
-    stopped = clock.stop(running, later(7))
-    assert clock.stop(stopped, later(90)) == stopped == Clock(seconds=10)
+    running = deadlines.start_clock(Clock(seconds=3), NOW)
+    assert deadlines.start_clock(running, later(50)) == running
+    stopped = deadlines.stop_clock(running, later(7))
+    assert deadlines.stop_clock(stopped, later(90)) == stopped == Clock(seconds=10)
 
 
 def test_a_clock_that_was_set_back_takes_nothing_away() -> None:
-    assert clock.stop(Clock(seconds=5, since=later(60)), NOW) == Clock(seconds=5)
+    assert deadlines.stop_clock(Clock(seconds=5, since=later(60)), NOW) == Clock(seconds=5)
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,5 @@ def test_a_clock_that_was_set_back_takes_nothing_away() -> None:
     ],
 )
 def test_deadlines(spent: Clock, seconds: int | None, over: bool, ends_at: datetime | None) -> None:
-    assert clock.is_over(spent, seconds, NOW) is over
-    assert clock.ends_at(spent, seconds) == ends_at
+    assert deadlines.is_over(spent, seconds, NOW) is over
+    assert deadlines.ends_at(spent, seconds) == ends_at

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from imagenet_operator.api.status import TrainingStatus
-from imagenet_operator.reconcile.policies import progress
+from imagenet_operator.reconcile.policies import deadlines
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import Charge
 from support.attempt_members import NOW, later
@@ -68,7 +68,7 @@ def silence(seconds: float, *, asked: int | None = 2, **heard: object) -> Sample
 def test_last_progress(
     training: TrainingStatus, heard: Sample | None, moved: datetime | None
 ) -> None:
-    assert progress.last_progress(training, heard) == moved
+    assert deadlines.last_progress(training, heard) == moved
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_last_progress(
 def test_standing_still_is_charged(
     training: TrainingStatus, heard: Sample | None, seconds: int | None, message: str | None
 ) -> None:
-    end = progress.verdict(training, heard, seconds, NOW)
+    end = deadlines.no_progress(training, heard, seconds, NOW)
     assert (None if end is None else end.message) == message
     if end is not None:
         assert (end.reason, end.charge) == ("ProgressDeadlineExceeded", Charge.FAILURE)
 
 
 def test_members_that_never_come_to_run_are_no_progress() -> None:
-    end = progress.verdict(TrainingStatus(bound_time=later(-300)), None, 300, NOW)
+    end = deadlines.no_progress(TrainingStatus(bound_time=later(-300)), None, 300, NOW)
     assert end is not None
     assert end.message == "not all members ran for 300 s"
 
@@ -127,4 +127,4 @@ def test_members_that_never_come_to_run_are_no_progress() -> None:
     ],
 )
 def test_when_to_requeue_at(heard: Sample | None, expected: datetime | None) -> None:
-    assert progress.next_check(RUNNING, heard, 70, NOW, REQUEUE_INTERVAL) == expected
+    assert deadlines.next_progress_check(RUNNING, heard, 70, NOW, REQUEUE_INTERVAL) == expected
