@@ -19,7 +19,6 @@ from imagenet_operator.reconcile.policies.elastic import Choice
 from imagenet_operator.reconcile.policies.gang import PlannedPod
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import (
-    Attempt,
     Capacity,
     Charge,
     End,
@@ -32,12 +31,11 @@ from imagenet_operator.reconcile.types import (
 
 def limit(context: ReconcileContext, training: TrainingStatus) -> gang.Limit:
     """Return how long an attempt may take until all of its members are bound."""
-    found = context.observed.attempts.get(training.attempt, Attempt(training.attempt))
     return gang.Limit(
         context.job.spec.schedule_timeout_seconds,
         can_shrink=_is_elastic(context)
         and elastic.workers_of(training) > _counts(context)[0]
-        and not gang.is_held_by_another(found.members),
+        and not gang.is_held_by_another(context.attempt.members),
     )
 
 

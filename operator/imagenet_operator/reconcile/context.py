@@ -16,7 +16,15 @@ from imagenet_operator.errors import Problem
 from imagenet_operator.reconcile.policies import deadlines, job_status, members, time_account
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Decision, Event, Manifest, Observed, Patch, Reference
+from imagenet_operator.reconcile.types import (
+    Attempt,
+    Decision,
+    Event,
+    Manifest,
+    Observed,
+    Patch,
+    Reference,
+)
 
 _UNTIL_THE_END: tuple[ConditionType, ...] = (
     "Running",
@@ -67,6 +75,12 @@ class ReconcileContext:
         """The status of the current attempt; there must be one."""
         assert self.status.training is not None
         return self.status.training
+
+    @property
+    def attempt(self) -> Attempt:
+        """The observed children of the current attempt; it may have none."""
+        number = self.training.attempt
+        return self.observed.attempts.get(number, Attempt(number))
 
     @property
     def described(self) -> ImageNetJob:

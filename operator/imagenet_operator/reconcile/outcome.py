@@ -23,7 +23,7 @@ from imagenet_operator.reconcile.policies import (
     time_account,
     waiting,
 )
-from imagenet_operator.reconcile.types import Attempt, Charge, End, MemberPod
+from imagenet_operator.reconcile.types import Charge, End, MemberPod
 
 _REJECTING_MAXIMUM: Final = 16
 """How many rejecting nodes are remembered."""
@@ -44,22 +44,18 @@ def succeed(context: ReconcileContext) -> None:
     """End the job: every worker of the attempt exited with 0."""
     # The last worker may have ended while no operator ran.
     _stop(context, max(_ends_of(context, "Succeeded"), default=context.now))
-    context.update(training=job_status.with_result(context.training), model=_model(context))
+    claim, model = volumes.output_claim(context.job), None
     number = context.training.attempt
+    if claim is not None and job_status.leaves_model(context.training):
+        metadata = context.job.metadata
+        path = names.attempt_folder(metadata.name, metadata.uid, number)
+        model = ModelStatus(claim_name=claim, path=path)
+    context.update(training=job_status.with_result(context.training), model=model)
     message = f"all workers of attempt {number} exited with 0"
     context.set_condition("Running", False, "Succeeded", message)
     context.set_condition("Succeeded", True, "AllWorkersSucceeded", message)
     context.end("Succeeded", message)
     context.record_event("Succeeded", message)
-
-
-def _model(context: ReconcileContext) -> ModelStatus | None:
-    claim = volumes.output_claim(context.job)
-    if claim is None or not job_status.leaves_model(context.training):
-        return None
-    metadata = context.job.metadata
-    path = names.attempt_folder(metadata.name, metadata.uid, context.training.attempt)
-    return ModelStatus(claim_name=claim, path=path)
 
 
 def _ends_of(context: ReconcileContext, *phases: str) -> list[datetime]:
@@ -110,7 +106,12 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
         context.set_condition("Running", False, end.reason, end.message)
     limit = _limit_reached(context, end)
     if limit is not None and end.charge is Charge.FAILURE and _suspects(context):
-        _hold(context, end)
+        # The charge is held until it is known whether a node is lost.
+        suspects = ", ".join(_suspects(context))
+        message = f"{end.message}; no restart is left; checking that no node is lost: {suspects}"
+        context.set_condition("Running", False, end.reason, message)
+        context.update_training(next_attempt_time=None)
+        context.requeue_now()
         return
     if limit is not None:
         reason, message = limit
@@ -151,27 +152,8 @@ def _limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | Non
 
 def _suspects(context: ReconcileContext) -> dict[str, MemberPod]:
     """Return the nodes whose loss may have ended the attempt, each with one of its pods."""
-    found = context.observed.attempts.get(context.training.attempt, Attempt(0))
-    return members.suspect_nodes(context.training.members, members.by_name(found.members))
-
-
-def _lost(context: ReconcileContext) -> str | None:
-    """Return a member on a node whose loss may have ended the attempt, and which is lost."""
-    found = context.observed.attempts.get(context.training.attempt, Attempt(0))
-    return members.lost_member(
-        context.training.members,
-        members.by_name(found.members),
-        context.observed.unreachable_nodes,
-    )
-
-
-def _hold(context: ReconcileContext, end: End) -> None:
-    """Hold the charge that would fail the job, until it is known whether a node is lost."""
-    nodes = ", ".join(_suspects(context))
-    message = f"{end.message}; no restart is left; checking that no node is lost: {nodes}"
-    context.set_condition("Running", False, end.reason, message)
-    context.update_training(next_attempt_time=None)
-    context.requeue_now()
+    seen = members.by_name(context.attempt.members)
+    return members.suspect_nodes(context.training.members, seen)
 
 
 def review_charge(context: ReconcileContext) -> bool:
@@ -183,8 +165,9 @@ def review_charge(context: ReconcileContext) -> bool:
     # A charge that is held has planned no attempt.
     is_held = training.next_attempt_time is None
     is_over = members.is_charge_final(outcome, context.now)
-    lost = None if is_over else _lost(context)
-    if lost is not None:
+    seen = members.by_name(context.attempt.members)
+    lost = members.lost_member(training.members, seen, context.observed.unreachable_nodes)
+    if lost is not None and not is_over:
         message = f"{lost} is on a node that cannot be reached; {outcome.message}"
         return _refund(context, End("NodeLost", message, Charge.DISRUPTION), is_held=is_held)
     end = End(outcome.reason, outcome.message, Charge.FAILURE)
@@ -233,15 +216,6 @@ def _wait_to_start(context: ReconcileContext) -> timedelta | None:
     return wait
 
 
-def _wait_after_cut_off(context: ReconcileContext) -> timedelta:
-    """Return the wait before this attempt, if the creation of the former one was cut off."""
-    former = context.job.status.training
-    if former is None or former.outcome is None or former.next_attempt_time is None:
-        return timedelta()
-    was_cut_off = former.outcome.reason == gang.CUT_OFF.reason
-    return former.next_attempt_time - former.outcome.time if was_cut_off else timedelta()
-
-
 def _withdraw(context: ReconcileContext, end: End, message: str) -> timedelta:
     """Record an event about an attempt that got no nodes, and return the wait before the next."""
     uid, number = context.job.metadata.uid, context.training.attempt
@@ -253,8 +227,13 @@ def _withdraw(context: ReconcileContext, end: End, message: str) -> timedelta:
             return backoff.after_disruption(uid, number, context.settings)
         return backoff.after_withdrawal(uid, number, timeout)
     # The cause is usually brief (the operator restarts). If it recurs, the wait doubles.
-    brief = backoff.after_withdrawal(uid, number, min(timeout, context.settings.requeue_interval))
-    return max(brief, min(2 * _wait_after_cut_off(context), timeout))
+    delay = backoff.after_withdrawal(uid, number, min(timeout, context.settings.requeue_interval))
+    former = context.job.status.training
+    outcome = None if former is None else former.outcome
+    start = None if former is None else former.next_attempt_time
+    if outcome is not None and start is not None and outcome.reason == gang.CUT_OFF.reason:
+        delay = max(delay, min(2 * (start - outcome.time), timeout))
+    return delay
 
 
 def _charge(context: ReconcileContext, end: End) -> timedelta | None:

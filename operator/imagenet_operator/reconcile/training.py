@@ -9,7 +9,6 @@ write that records the outcome also records how the members ended.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from imagenet_operator.api.status import Clock, MemberStatus, TrainingStatus
@@ -30,7 +29,7 @@ from imagenet_operator.reconcile.policies import (
     version_skew,
     waiting,
 )
-from imagenet_operator.reconcile.types import Attempt, End, MemberPod
+from imagenet_operator.reconcile.types import End, MemberPod
 
 _SCHEDULING = "Scheduling"
 """The reason of Running until all members have nodes."""
@@ -48,7 +47,10 @@ def train(context: ReconcileContext) -> None:
         return
     seen = _record(context)
     is_whole = seen.keys() == {member.name for member in training.members}
-    if is_adopted and not (is_whole and _is_of_this_spec(context, seen)):
+    # The spec may change before the job's start is recorded, and while the job is suspended.
+    generation = context.job.metadata.generation
+    is_of_this_spec = all(member.generation == generation for member in seen.values())
+    if is_adopted and not (is_whole and is_of_this_spec):
         _end(context, attempt_size.cut_off(context), seen)
     elif members.succeeded(context.training.members):
         if (no_result := members.no_result(context.training)) is None:
@@ -77,14 +79,6 @@ def _adopt(context: ReconcileContext) -> bool:
     manifests = builder.build(context.described, newest, context.settings.manifests, workers)
     _begin(context, newest, members.planned(manifests))
     return True
-
-
-def _is_of_this_spec(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> bool:
-    """Whether an attempt that is taken over was created from the present spec.
-
-    The spec may change before the job's start is recorded, and while the job is suspended.
-    """
-    return all(member.generation == context.job.metadata.generation for member in seen.values())
 
 
 def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, ...]) -> None:
@@ -122,8 +116,7 @@ def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, 
 def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
     """Record the attempt's members and figures, and return the pods that exist by name."""
     training, now = context.training, context.now
-    attempt = context.observed.attempts.get(training.attempt, Attempt(training.attempt))
-    seen = members.by_name(attempt.members)
+    seen = members.by_name(context.attempt.members)
     recorded = members.recorded(training.members, seen, now)
     changes: dict[str, Any] = {
         "members": recorded,
@@ -152,49 +145,37 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
             f"and is slower; kubectl logs {context.training.rank0_pod} says why. "
             "spec.training.compile: false leaves it out",
         )
-    _compare_reading(context)
-    return seen
-
-
-def _compare_reading(context: ReconcileContext) -> None:
-    """Record how fast the workers read beside the network; an event if they wait too long."""
     training = context.training
     found = data_wait.carried(training.data_wait, context.job, training.attempt, context.sample)
     context.update_training(data_wait=found)
-    if found is None or not data_wait.is_worth_an_event(found) or training.data_wait_reported:
-        return
-    context.update_training(data_wait_reported=True)
-    is_long = data_wait.is_too_long(found)
-    context.record_event(data_wait.REASON if is_long else data_wait.LAUNCHES_REASON, found.message)
+    is_reported = training.data_wait_reported
+    if found is not None and data_wait.is_worth_an_event(found) and not is_reported:
+        context.update_training(data_wait_reported=True)
+        reason = data_wait.REASON if data_wait.is_too_long(found) else data_wait.LAUNCHES_REASON
+        context.record_event(reason, found.message)
+    return seen
 
 
 def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | None:
     """Return why the attempt has to end, if it has to: the first policy that objects."""
     policy, training = context.job.spec.run_policy, context.training
-    end = (
-        members.verdict(
-            training.members,
-            seen,
-            context.settings.exit_grace_period,
-            context.now,
-            own_program=own_program.has_command(context.job.spec.training.workers.template),
-        )
-        or (suspend.END if policy.suspend else None)
-        or _verdict_on_start(context)
-        or attempt_size.growth(context)
+    errors, now = context.status.start_errors, context.now
+    end = members.verdict(
+        training.members,
+        seen,
+        context.settings.exit_grace_period,
+        now,
+        own_program=own_program.has_command(context.job.spec.training.workers.template),
     )
+    if end is None and policy.suspend:
+        end = suspend.END
+    if end is None and not waiting.has_start_error(errors):
+        waited = waiting.without_start_errors(training, errors)
+        end = deadlines.no_progress(
+            waited, context.sample, policy.progress_deadline_seconds, now
+        ) or gang.verdict(waited, attempt_size.limit(context, waited), now)
+    end = end or attempt_size.growth(context)
     return None if end is None else members.excused(end, training.members, seen)
-
-
-def _verdict_on_start(context: ReconcileContext) -> End | None:
-    """Return the end of an attempt that waits for too long; not while a start error lasts."""
-    policy, errors = context.job.spec.run_policy, context.status.start_errors
-    if waiting.has_start_error(errors):
-        return None
-    training = waiting.without_start_errors(context.training, errors)
-    return deadlines.no_progress(
-        training, context.sample, policy.progress_deadline_seconds, context.now
-    ) or gang.verdict(training, attempt_size.limit(context, training), context.now)
 
 
 def _end(context: ReconcileContext, end: End, seen: Mapping[str, MemberPod]) -> None:
@@ -211,9 +192,19 @@ def _end(context: ReconcileContext, end: End, seen: Mapping[str, MemberPod]) -> 
 def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
     """Do what a live attempt needs: its shared objects, lifted gates, conditions, deadlines."""
     policy, training, settings = context.job.spec.run_policy, context.training, context.settings
-    if not context.unsupported and not _has_shared_objects(context):
-        return
-    context.delete(cleanup.attempts(_late_pods(context)))
+    if not context.unsupported:
+        # Shared objects that were deleted are created again.
+        present = {item.kind for item in context.attempt.shared}
+        wanted = builder.shared(
+            context.job, training.attempt, len(training.members), settings.manifests
+        )
+        missing = [item for item in wanted if item["kind"] not in present]
+        if not context.create_or_wait("Running", missing):
+            return
+    # A request to create a pod may arrive after the operator that sent it has ended.
+    attempts = context.observed.attempts
+    late = [found for number, found in attempts.items() if number != training.attempt]
+    context.delete(cleanup.attempts(late))
     _record_running(context, _lift_gates(context, seen))
     _record_stragglers(context)
     context.requeue_at(
@@ -249,24 +240,20 @@ def _record_running(context: ReconcileContext, awaited: str) -> None:
     elif training.bound_time is not None:
         message = "all members have nodes; waiting for them to run"
         context.set_condition("Running", False, "Starting", message)
-    elif not (_is_unplaced(context) and _may_still_be_unplaced(training, context.now)):
-        context.set_condition("Running", False, _SCHEDULING, awaited)
+    else:
+        # The attempt before was withdrawn because the scheduler did not place its pods, and this
+        # one is too young to know. A condition that changed with each attempt would hide from an
+        # alert how long the job waits.
+        since = training.schedulable_time
+        is_young = since is not None and context.now < since + waiting.EVENTS_AFTER
+        if not (is_young and _is_unplaced(context)):
+            context.set_condition("Running", False, _SCHEDULING, awaited)
 
 
 def _is_unplaced(context: ReconcileContext) -> bool:
     """Whether the condition says that the scheduler does not place a pod."""
     found = job_status.find(context.status.conditions, "Running")
     return found is not None and found.reason in waiting.UNPLACED
-
-
-def _may_still_be_unplaced(training: TrainingStatus, now: datetime) -> bool:
-    """Whether an attempt is too young to know whether the scheduler places its pods.
-
-    The attempt before was withdrawn because it did not. A condition that changed with each attempt
-    would hide from an alert how long the job waits.
-    """
-    since = training.schedulable_time
-    return since is not None and now < since + waiting.EVENTS_AFTER
 
 
 def _record_stragglers(context: ReconcileContext) -> None:
@@ -303,27 +290,6 @@ def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str
     if former is not None and job_status.equal_without_numbers(found, former.message):
         return former.message
     return found
-
-
-def _late_pods(context: ReconcileContext) -> list[Attempt]:
-    """Return former attempts of which pods appeared after all of them were deleted.
-
-    A request to create a pod may arrive after the operator that sent it has ended.
-    """
-    current = context.training.attempt
-    return [found for number, found in context.observed.attempts.items() if number != current]
-
-
-def _has_shared_objects(context: ReconcileContext) -> bool:
-    """Create shared objects again that were deleted; return whether no name of them is taken."""
-    number = context.training.attempt
-    attempt = context.observed.attempts.get(number, Attempt(number))
-    present = {item.kind for item in attempt.shared}
-    wanted = builder.shared(
-        context.job, number, len(context.training.members), context.settings.manifests
-    )
-    missing = [item for item in wanted if item["kind"] not in present]
-    return context.create_or_wait("Running", missing)
 
 
 def _is_charged(training: TrainingStatus | None) -> bool:
