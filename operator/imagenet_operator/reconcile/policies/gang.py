@@ -102,7 +102,12 @@ def missing(seen: Mapping[str, MemberPod], free: Capacity | None) -> str | None:
 
 def lift_gates(seen: Mapping[str, MemberPod]) -> tuple[Patch, ...]:
     """Return the patches that lift the gates of all members."""
-    return tuple(_without_gate(member) for member in _gated(seen))
+    patches = []
+    for member in _gated(seen):
+        kept = [{"name": name} for name in member.gates if name != SCHEDULING_GATE]
+        merge = {"spec": {"schedulingGates": kept}}
+        patches.append(Patch("Pod", member.name, member.uid, merge))
+    return tuple(patches)
 
 
 def is_held_back(seen: Mapping[str, MemberPod]) -> bool:
@@ -148,11 +153,6 @@ def _gated(seen: Mapping[str, MemberPod]) -> list[MemberPod]:
     return [member for member in seen.values() if SCHEDULING_GATE in member.gates]
 
 
-def _without_gate(member: MemberPod) -> Patch:
-    kept = [{"name": name} for name in member.gates if name != SCHEDULING_GATE]
-    return Patch("Pod", member.name, member.uid, {"spec": {"schedulingGates": kept}})
-
-
 class Demand(Protocol):
     """A pod that needs room, such as a `MemberPod`."""
 
@@ -187,7 +187,11 @@ def shortage(members: Sequence[Demand], free: Capacity) -> str | None:
     """
     rooms = Rooms(free)
     scarce = _by_scarcity(members, free)
-    for member in sorted(members, key=lambda item: _size(item, scarce), reverse=True):
+
+    def size(member: Demand) -> tuple[Fraction, ...]:
+        return tuple(member.requests.get(resource, Fraction(0)) for resource in scarce)
+
+    for member in sorted(members, key=size, reverse=True):
         if not rooms.put(member.requests, member.tolerations):
             asked = {name: member.requests[name] for name in scarce if name in member.requests}
             return rooms.unschedulable(member.name, asked, member.tolerations)
@@ -208,17 +212,6 @@ def _by_scarcity(members: Sequence[Demand], free: Capacity) -> list[str]:
         (resource for resource in demand if demand[resource] > 0),
         key=lambda resource: (total[resource] / demand[resource], resource),
     )
-
-
-def _size(member: Demand, resources: Sequence[str]) -> tuple[Fraction, ...]:
-    return tuple(member.requests.get(resource, Fraction(0)) for resource in resources)
-
-
-def _amount(amount: Fraction) -> str:
-    """An amount for people; only bytes reach a gibibyte."""
-    if amount >= _GIBIBYTE:
-        return f"{float(amount / _GIBIBYTE):g}Gi"
-    return f"{float(amount):g}"
 
 
 class Rooms:
@@ -268,7 +261,11 @@ class Rooms:
         lacking = self._lacking(node, requests)
         if lacking is None or lacking == _PODS:
             return "no room for another pod"
-        return f"less than {_amount(requests[lacking])} {lacking} free"
+        amount = requests[lacking]
+        # Only bytes reach a gibibyte.
+        is_bytes = amount >= _GIBIBYTE
+        words = f"{float(amount / _GIBIBYTE):g}Gi" if is_bytes else f"{float(amount):g}"
+        return f"less than {words} {lacking} free"
 
     def _lacking(self, node: str, requests: Amounts) -> str | None:
         """The first resource of which a node has too little left."""

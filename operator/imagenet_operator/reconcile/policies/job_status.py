@@ -347,9 +347,11 @@ def with_result(training: TrainingStatus) -> TrainingStatus:
         new[LOOP_CPU] = first.loop_cpu_seconds
     if first.checkpoint_stall_seconds is not None:
         new[CHECKPOINT_STALL] = first.checkpoint_stall_seconds
-    speed = (
-        _reading_speed(list(found.values())) if first.event == "read" else first.images_per_second
-    )
+    speed = first.images_per_second
+    if first.event == "read":
+        # Of all processes, of which some have left a message.
+        speeds = [item.images_per_second for item in found.values() if item.images_per_second]
+        speed = sum(speeds) / len(speeds) * (first.workers or 1) if speeds else None
     if speed is not None:
         new[SPEED] = speed
     final_figures = figures.with_values(training, new)
@@ -363,12 +365,6 @@ def leaves_model(training: TrainingStatus) -> bool:
     """Whether an attempt that has succeeded ran imagenet-train to the end of its epochs."""
     results = filter(None, map(result_of, training.members))
     return training.expects_result and any(result.epochs is not None for result in results)
-
-
-def _reading_speed(found: Sequence[TerminationMessage]) -> float | None:
-    """Return the images per second of all processes, of which some have left a message."""
-    speeds = [message.images_per_second for message in found if message.images_per_second]
-    return sum(speeds) / len(speeds) * (found[0].workers or 1) if speeds else None
 
 
 def _lasting(training: TrainingStatus) -> dict[str, float]:
@@ -403,9 +399,20 @@ def is_worth_a_write(old: Status, new: Status) -> bool:
     """
     if _without_figures(old) != _without_figures(new):
         return True
-    if old.training is None or new.training is None:
+    before, after = old.training, new.training
+    if before is None or after is None:
         return False
-    return _moved_visibly(old.training, new.training)
+    # The first answer of an attempt: from then on, silence counts as a hang.
+    heard_before, heard = before.last_progress_time, after.last_progress_time
+    if heard_before is None and heard is not None:
+        return True
+    if (before.finished_epochs, before.eta) != (after.finished_epochs, after.eta) and (
+        heard_before is None or heard is None or heard - heard_before >= WRITE_INTERVAL
+    ):
+        return True
+    if data_wait.is_worth_a_write(before.data_wait, after.data_wait):
+        return True
+    return figures.is_worth_a_write(figures.values(before), figures.values(after))
 
 
 def _without_figures(status: Status) -> Status:
@@ -422,16 +429,3 @@ def _without_figures(status: Status) -> Status:
     others = dict.fromkeys(("last_progress_time", "finished_epochs", "eta", "seconds", "data_wait"))
     training = bare.model_copy(update=others)
     return status.model_copy(update={"training": training})
-
-
-def _moved_visibly(old: TrainingStatus, new: TrainingStatus) -> bool:
-    # The first answer of an attempt: from then on, silence counts as a hang.
-    if old.last_progress_time is None and new.last_progress_time is not None:
-        return True
-    columns_changed = (old.finished_epochs, old.eta) != (new.finished_epochs, new.eta)
-    before, after = old.last_progress_time, new.last_progress_time
-    if columns_changed and (before is None or after is None or after - before >= WRITE_INTERVAL):
-        return True
-    if data_wait.is_worth_a_write(old.data_wait, new.data_wait):
-        return True
-    return figures.is_worth_a_write(figures.values(old), figures.values(new))

@@ -69,7 +69,9 @@ def counted(job: ImageNetJob, status: Status, sample: Sample | None, now: dateti
     before = job.status.time or _opened(job, now)
     until = status.completion_time or now
     elapsed = max(0.0, (until - (before.counted_until or until)).total_seconds())
-    gpus = job.spec.training.workers.gpus * _workers(job)
+    recorded, asked = job.status.training, job.spec.training.workers
+    workers = None if recorded is None else recorded.workers
+    gpus = asked.gpus * (asked.replicas if workers is None else workers)
     held = elapsed * gpus if before.phase in _HOLDS_GPUS else 0.0
     phases = _added(before, elapsed, _newly_reported(job.status, status))
     time = TimeStatus(
@@ -148,13 +150,6 @@ def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:
     if training.bound_time is None:
         return "queueing"
     return "pulling" if training.running_time is None else "training"
-
-
-def _workers(job: ImageNetJob) -> int:
-    """Return the number of workers of the recorded attempt."""
-    training = job.status.training
-    current = None if training is None else training.workers
-    return job.spec.training.workers.replicas if current is None else current
 
 
 def _opened(job: ImageNetJob, now: datetime) -> TimeStatus:
