@@ -15,7 +15,6 @@ from imagenet_operator.manifests import attempt as builder
 from imagenet_operator.manifests import labels, worker
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import elastic, gang, waiting
-from imagenet_operator.reconcile.policies.elastic import Choice
 from imagenet_operator.reconcile.policies.gang import PlannedPod
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import (
@@ -74,7 +73,13 @@ def choose(context: ReconcileContext, number: int) -> None:
         worker_changes=_kept(context, changes),
         growth_after=held_until,
     )
-    _record_event(context, before, choice)
+    most = counts[-1]
+    found = f"{choice.workers} workers" if choice.workers == most else _of(choice.workers, most)
+    if choice.workers < before:
+        why = f": {choice.why}" if choice.why else ""
+        context.record_warning("Shrunk", f"Shrunk to {found}{why}")
+    elif choice.workers > before:
+        context.record_event("Grown", f"Grown to {found}")
     context.requeue_now()
 
 
@@ -208,24 +213,14 @@ def with_bound(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> dict
     """Return what the status records of an attempt that was not bound in time."""
     if not _is_elastic(context):
         return {}
-    bound = [pod for pod in seen.values() if pod.role == worker.ROLE and _has_node(pod)]
-    return {"bound_workers": len(bound)}
+    workers = [pod for pod in seen.values() if pod.role == worker.ROLE]
+    return {"bound_workers": sum(pod.phase is not Phase.PENDING for pod in workers)}
 
 
 def in_words(context: ReconcileContext, planned: tuple[MemberStatus, ...]) -> str:
     """Return ``; 6 of 8 workers`` for an attempt with fewer workers than it may have."""
     workers, most = _workers(planned), _counts(context)[-1]
     return f"; {_of(workers, most)}" if _is_elastic(context) and workers < most else ""
-
-
-def _record_event(context: ReconcileContext, before: int, choice: Choice) -> None:
-    most = _counts(context)[-1]
-    found = f"{choice.workers} workers" if choice.workers == most else _of(choice.workers, most)
-    if choice.workers < before:
-        why = f": {choice.why}" if choice.why else ""
-        context.record_warning("Shrunk", f"Shrunk to {found}{why}")
-    elif choice.workers > before:
-        context.record_event("Grown", f"Grown to {found}")
 
 
 def _of(workers: int, most: int) -> str:
@@ -247,10 +242,6 @@ def _is_elastic(context: ReconcileContext) -> bool:
 
 def _workers(planned: tuple[MemberStatus, ...]) -> int:
     return sum(member.role == worker.ROLE for member in planned)
-
-
-def _has_node(pod: MemberPod) -> bool:
-    return pod.phase is not Phase.PENDING
 
 
 def _shortage(context: ReconcileContext, number: int, running: int) -> elastic.Shortage | None:

@@ -32,10 +32,8 @@ from imagenet_operator.reconcile.policies import (
 )
 from imagenet_operator.reconcile.types import HeldPod, Manifest, Patch, PreparationJob
 
-_WHAT = {
-    dataset.SEAL: ("Sealing", "verifying the shards"),
-}
-"""The reason and message of DatasetReady while a step runs."""
+_SEALING = ("Sealing", "verifying the shards")
+"""The reason and message of DatasetReady while the seal Job runs."""
 
 _VERIFYING = ("Verifying", "reading every byte of the shards and comparing the checksums")
 """Those of the seal Job for a dataset that was sealed before."""
@@ -90,8 +88,18 @@ def prepare(context: ReconcileContext) -> None:
         context.delete(suspend.withdrawn(jobs, was_suspended=context.was_suspended))
     if context.unsupported or _have_claims(context):
         _run_next_step(context)
-    if not context.holds("DatasetReady") and not context.holds("Failed"):
-        _check_deadline(context)
+    if context.holds("DatasetReady") or context.holds("Failed"):
+        return
+    seconds = context.job.spec.run_policy.preparation_deadline_seconds
+    spent = context.status.preparation or Clock()
+    if deadlines.is_over(spent, seconds, context.now):
+        message = f"preparing the dataset took over {seconds} s"
+        found = job_status.find(context.status.conditions, "DatasetReady")
+        if found is not None and found.reason == shared_dataset.REASON:
+            message = f"{message}; {found.message}"
+        context.fail("PreparationDeadlineExceeded", message)
+    else:
+        context.requeue_at(deadlines.ends_at(spent, seconds))
 
 
 def _have_claims(context: ReconcileContext) -> bool:
@@ -140,22 +148,30 @@ def _run_next_step(context: ReconcileContext) -> None:
         if index is not None and index.complete:
             _record_index(context, index)
         elif index is not None or _is_fetched(context):
-            _index(context, index)
+            former = context.status.dataset or DatasetStatus()
+            sample = None if index is None else context.sample
+            if estimates := reading.estimates(context.job, sample):
+                former = former.model_copy(update=estimates)
+                context.update(dataset=former)
+            build = partial(dataset.index_job, context.job, settings)
+            what = ("Indexing", reading.index_message(former))
+            _run(context, dataset.INDEX, index, build, what)
     elif found.sealed:
         build = partial(dataset.seal_job, context.job, found, settings)
         _verify(context, seal, build, "Reused", "it was sealed before")
     elif seal is not None and seal.complete:
         context.update(dataset=_sealed(found, seal))
         _ready(context, "Sealed", "all shards are verified")
-    elif seal is not None or (pack is not None and pack.complete) or _is_sealed_by_another(context):
-        _run(context, dataset.SEAL, seal, lambda: dataset.seal_job(context.job, found, settings))
+    elif (
+        seal is not None
+        or (pack is not None and pack.complete)
+        or shared_dataset.is_sealed(context.job, context.observed.sharers)
+    ):
+        build = partial(dataset.seal_job, context.job, found, settings)
+        _run(context, dataset.SEAL, seal, build, _SEALING)
     elif pack is not None or not _waits_for_another(context):
         build = partial(dataset.pack_job, context.job, found, settings)
         _run(context, dataset.PACK, pack, build, ("Packing", reading.pack_message(found)))
-
-
-def _is_sealed_by_another(context: ReconcileContext) -> bool:
-    return shared_dataset.is_sealed(context.job, context.observed.sharers)
 
 
 def _waits_for_another(context: ReconcileContext) -> bool:
@@ -193,17 +209,6 @@ def _is_fetched(context: ReconcileContext) -> bool:
     return False
 
 
-def _index(context: ReconcileContext, index: PreparationJob | None) -> None:
-    """Have the images of the source listed, and say what that takes."""
-    former = context.status.dataset or DatasetStatus()
-    found = reading.estimates(context.job, context.sample if index is not None else None)
-    if found:
-        former = former.model_copy(update=found)
-        context.update(dataset=former)
-    build = partial(dataset.index_job, context.job, context.settings.manifests)
-    _run(context, dataset.INDEX, index, build, ("Indexing", reading.index_message(former)))
-
-
 def _verify(
     context: ReconcileContext,
     seal: PreparationJob | None,
@@ -225,9 +230,12 @@ def _run(
     role: str,
     job: PreparationJob | None,
     build: Callable[[], Manifest],
-    what: tuple[str, str] | None = None,
+    what: tuple[str, str],
 ) -> None:
-    """Create the Job of a step if it is missing; fail the job if the Job failed."""
+    """Create the Job of a step if it is missing; fail the job if the Job failed.
+
+    While it runs, DatasetReady has the reason and the message of `what`.
+    """
     if job is not None and job.failure is not None and not job.terminating:
         context.set_condition("DatasetReady", False, "PreparationFailed", f"{role}: {job.failure}")
         context.fail("PreparationFailed", f"{role}: {job.failure}")
@@ -244,7 +252,7 @@ def _run(
     else:
         made = [] if job is not None else [build()]
         if context.create_or_wait("DatasetReady", [*missing_protection(context), *made]):
-            context.set_condition("DatasetReady", False, *(what or _WHAT[role]))
+            context.set_condition("DatasetReady", False, *what)
             if made:
                 context.warn_of_misspelled_fields()
 
@@ -359,7 +367,12 @@ def _ready(context: ReconcileContext, reason: str, how: str) -> None:
     context.update(preparation=deadlines.stop_clock(spent, context.now))
     found = context.status.listed
     left_out = f"; left out: {found.left_out}" if found is not None and found.left_out else ""
-    told = how if found is None else f"{_summary(found)}: {how}{left_out}"
+    told = how
+    if found is not None:
+        told = (
+            f"dataset {found.key[:12]} with {found.images.train:,} + "
+            f"{found.images.validation:,} images in {found.classes} classes: {how}{left_out}"
+        )
     context.record_event("DatasetReady", told)
     if found is not None and found.skipped_images:
         context.record_warning(
@@ -368,24 +381,3 @@ def _ready(context: ReconcileContext, reason: str, how: str) -> None:
         )
     if not context.is_ready_at_once:
         context.requeue_now()
-
-
-def _summary(found: DatasetStatus) -> str:
-    images = found.images
-    return (
-        f"dataset {found.key[:12]} with {images.train:,} + {images.validation:,} images "
-        f"in {found.classes} classes"
-    )
-
-
-def _check_deadline(context: ReconcileContext) -> None:
-    seconds = context.job.spec.run_policy.preparation_deadline_seconds
-    spent = context.status.preparation or Clock()
-    if deadlines.is_over(spent, seconds, context.now):
-        message = f"preparing the dataset took over {seconds} s"
-        found = job_status.find(context.status.conditions, "DatasetReady")
-        if found is not None and found.reason == shared_dataset.REASON:
-            message = f"{message}; {found.message}"
-        context.fail("PreparationDeadlineExceeded", message)
-    else:
-        context.requeue_at(deadlines.ends_at(spent, seconds))

@@ -27,7 +27,10 @@ def publish(context: ReconcileContext) -> None:
     """Take the next step of publishing, if the job asks for it and its dataset is ready."""
     if not is_under_way(context.job, context.observed):
         return
-    job, suspended = context.observed.jobs.get(dataset.PUBLISH), _is_suspended(context)
+    job = context.observed.jobs.get(dataset.PUBLISH)
+    # A job that has ended cannot be suspended.
+    has_ended = context.status.completion_time is not None
+    suspended = context.job.spec.run_policy.suspend and not has_ended
     if job is not None and job.has_ended:
         _record_end(context, job)
     elif suspended:
@@ -37,7 +40,9 @@ def publish(context: ReconcileContext) -> None:
     elif job is None:
         _begin(context)
     elif job.stranded and not job.terminating and not context.unsupported:
-        _start_again(context, job)
+        # The next one continues the upload.
+        context.delete([job.reference])
+        context.record_warning(*node_lost(dataset.PUBLISH))
     elif context.unsupported or context.create_or_wait(CONDITION, missing_protection(context)):
         _explain(context)
     if job is not None and not context.unsupported:
@@ -55,12 +60,6 @@ def is_under_way(job: ImageNetJob, observed: Observed) -> bool:
         return False
     is_ready = job_status.holds(job.status.conditions, "DatasetReady")
     return is_ready or dataset.PUBLISH in observed.jobs
-
-
-def _is_suspended(context: ReconcileContext) -> bool:
-    """Whether the job is suspended; one that has ended cannot be."""
-    has_ended = context.status.completion_time is not None
-    return context.job.spec.run_policy.suspend and not has_ended
 
 
 def _never_starts(context: ReconcileContext, job: PreparationJob | None) -> str | None:
@@ -114,12 +113,6 @@ def _begin(context: ReconcileContext) -> None:
     built = dataset.publish_job(context.described, context.settings.manifests)
     if context.create_or_wait(CONDITION, [*missing_protection(context), built]):
         context.set_condition(CONDITION, False, "Publishing", "uploading the dataset")
-
-
-def _start_again(context: ReconcileContext, job: PreparationJob) -> None:
-    """Delete a Job that waits for a pod on a lost node; the next one continues the upload."""
-    context.delete([job.reference])
-    context.record_warning(*node_lost(dataset.PUBLISH))
 
 
 def _record_end(context: ReconcileContext, job: PreparationJob) -> None:
