@@ -100,9 +100,16 @@ def sort(
     return Observed(
         jobs={found.role: found for found in jobs},
         attempts=_attempts(job, owned, unreachable_nodes),
-        protection=_protection(owned),
-        claims=_claims(owned),
-        access=_access(owned + others),
+        protection=tuple(
+            _reference(item)
+            for item in owned
+            if item["kind"] == NETWORK_POLICY and not _has_attempt(item) and not _is_leaving(item)
+        ),
+        claims={claim.name: claim for claim in map(_claim, _claim_manifests(owned))},
+        access={
+            item["metadata"]["name"]: tuple(item["spec"].get("accessModes") or ())
+            for item in _claim_manifests(owned + others)
+        },
         absent=absent,
         foreign=foreign,
         free=free,
@@ -208,17 +215,8 @@ def _has_its_place(item: Manifest, job_name: str) -> bool:
     return item["metadata"]["name"] == name and all(map(_NUMBER.fullmatch, numbers))
 
 
-def _protection(owned: Iterable[Manifest]) -> tuple[Reference, ...]:
-    return tuple(
-        _reference(item)
-        for item in owned
-        if item["kind"] == NETWORK_POLICY and not _has_attempt(item) and not _is_leaving(item)
-    )
-
-
-def _claims(owned: Iterable[Manifest]) -> dict[str, Claim]:
-    claims = [_claim(item) for item in owned if item["kind"] == "PersistentVolumeClaim"]
-    return {claim.name: claim for claim in claims}
+def _claim_manifests(items: Iterable[Manifest]) -> list[Manifest]:
+    return [item for item in items if item["kind"] == "PersistentVolumeClaim"]
 
 
 def _claim(item: Manifest) -> Claim:
@@ -233,15 +231,6 @@ def _claim(item: Manifest) -> Claim:
         modes=tuple(item["spec"].get("accessModes") or ()),
         storage_class=item["spec"].get("storageClassName"),
     )
-
-
-def _access(items: Iterable[Manifest]) -> dict[str, tuple[str, ...]]:
-    """The access modes of the claims among some objects, by name."""
-    return {
-        item["metadata"]["name"]: tuple(item["spec"].get("accessModes") or ())
-        for item in items
-        if item["kind"] == "PersistentVolumeClaim"
-    }
 
 
 def _conditions(item: Manifest) -> dict[str, Manifest]:
@@ -329,13 +318,6 @@ def _main_container(pod: Manifest) -> Manifest:
     return next((status for status in statuses if status["name"] == names.CONTAINER), {})
 
 
-def _has_ended(pod: Manifest) -> bool:
-    """Whether every container has ended; the pod's phase follows a moment later."""
-    statuses: Sequence[Manifest] = pod.get("status", {}).get("containerStatuses") or ()
-    ended = [status for status in statuses if "terminated" in status.get("state", {})]
-    return len(ended) == len(pod["spec"].get("containers") or ()) > 0
-
-
 def _terminated(pod: Manifest) -> Manifest:
     terminated: Manifest = _main_container(pod).get("state", {}).get("terminated") or {}
     return terminated
@@ -378,6 +360,10 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
     waiting, running = state.get("waiting") or {}, state.get("running") or {}
     terminating, out_of_reach = _is_leaving(pod), spec.get("nodeName") in unreachable_nodes
     is_finished = status.get("phase") in ("Succeeded", "Failed")
+    statuses = status.get("containerStatuses") or ()
+    ended = [item for item in statuses if "terminated" in item.get("state", {})]
+    # The pod's phase follows a moment after the last container.
+    has_ended = len(ended) == len(spec.get("containers") or ()) > 0
     reason = status.get("reason") or terminated.get("reason") or waiting.get("reason")
     return MemberPod(
         attempt=_attempt(pod),
@@ -387,7 +373,7 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         name=metadata["name"],
         uid=metadata["uid"],
         phase=_phase(pod),
-        live=not is_finished and not _has_ended(pod),
+        live=not is_finished and not has_ended,
         finished=is_finished,
         node=spec.get("nodeName"),
         exit_code=terminated.get("exitCode"),

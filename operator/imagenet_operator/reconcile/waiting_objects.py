@@ -132,7 +132,11 @@ def is_suspended_by_others(job: Manifest) -> bool:
 
 def _of_job(job: Manifest, pods: Sequence[Manifest]) -> list[WaitingObject]:
     """Return the waiting pods of a Job, or the Job if it has no pod."""
-    if _has_finished(job) or "deletionTimestamp" in job["metadata"]:
+    has_ended = any(
+        item["type"] in ("Complete", "Failed") and item["status"] == "True"
+        for item in _conditions(job)
+    )
+    if has_ended or "deletionTimestamp" in job["metadata"]:
         return []
     if not pods and is_suspended_by_others(job):
         held = next((item for item in _conditions(job) if item["type"] == "Suspended"), {})
@@ -142,7 +146,11 @@ def _of_job(job: Manifest, pods: Sequence[Manifest]) -> list[WaitingObject]:
         return [
             _object(job, None, NO_PODS, since=time_of(job["metadata"].get("creationTimestamp")))
         ]
-    runs = any(_is_running(pod) for pod in pods)
+    runs = any(
+        pod.get("status", {}).get("phase") == "Running"
+        and "deletionTimestamp" not in pod["metadata"]
+        for pod in pods
+    )
     return [item for pod in pods if (item := _pod(pod, None, beside_running=runs)) is not None]
 
 
@@ -261,16 +269,3 @@ def time_of(text: str | None) -> datetime | None:
 
 def _labels(item: Manifest) -> Mapping[str, str]:
     return item["metadata"].get("labels") or {}
-
-
-def _is_running(pod: Manifest) -> bool:
-    return pod.get("status", {}).get("phase") == "Running" and (
-        "deletionTimestamp" not in pod["metadata"]
-    )
-
-
-def _has_finished(job: Manifest) -> bool:
-    return any(
-        item["type"] in ("Complete", "Failed") and item["status"] == "True"
-        for item in job.get("status", {}).get("conditions") or ()
-    )
