@@ -174,20 +174,6 @@ def _run_next_step(context: ReconcileContext) -> None:
         _run(context, dataset.PACK, pack, build, ("Packing", reading.pack_message(found)))
 
 
-def _waits_for_another(context: ReconcileContext) -> bool:
-    """Return whether another job prepares the same dataset before this one; then say so."""
-    if context.job.spec.run_policy.suspend or context.unsupported:
-        return False
-    other = shared_dataset.first(context.job, context.observed.sharers)
-    if other is None:
-        return False
-    message = shared_dataset.message(other)
-    if context.set_condition("DatasetReady", False, shared_dataset.REASON, message):
-        context.record_event(shared_dataset.REASON, message)
-    context.requeue_later()
-    return True
-
-
 def _is_fetched(context: ReconcileContext) -> bool:
     """Return whether the cache has the files of the source, or none is asked for.
 
@@ -207,6 +193,67 @@ def _is_fetched(context: ReconcileContext) -> bool:
         context, dataset.FETCH, job, build, (time_account.FETCHING, reading.fetch_message(progress))
     )
     return False
+
+
+def _record_index(context: ReconcileContext, index: PreparationJob) -> None:
+    """Record the result of index; its Job runs again if the pod with the result vanished."""
+    if index.message is None:
+        if not index.terminating and not context.unsupported:
+            context.delete([index.reference])
+        return
+    try:
+        # A newer image may report more.
+        found = stored.read_known(IndexResult, index.message)
+    except ValidationError:
+        message = f"index wrote no readable result: {index.message[:200]!r}"
+        context.set_condition("DatasetReady", False, "PreparationFailed", message)
+        context.fail("PreparationFailed", message)
+        return
+    former = context.status.dataset or DatasetStatus()
+    reads = {
+        "fetch": former.fetch,
+        "listing": found.listing or former.listing,
+        "packing": found.packing and reading.by_all_pods(context.job, found.packing),
+    }
+    context.update(dataset=DatasetStatus.model_validate({**dict(found), **reads}))
+    context.requeue_now()
+
+
+def _waits_for_another(context: ReconcileContext) -> bool:
+    """Return whether another job prepares the same dataset before this one; then say so."""
+    if context.job.spec.run_policy.suspend or context.unsupported:
+        return False
+    other = shared_dataset.first(context.job, context.observed.sharers)
+    if other is None:
+        return False
+    message = shared_dataset.message(other)
+    if context.set_condition("DatasetReady", False, shared_dataset.REASON, message):
+        context.record_event(shared_dataset.REASON, message)
+    context.requeue_later()
+    return True
+
+
+def _record_pack(context: ReconcileContext, pack: PreparationJob) -> None:
+    """Record the speed that one pod of pack measured, if any of them still exists."""
+    found = context.status.listed
+    if found is None or found.decoded_images_per_second is not None:
+        return
+    try:
+        result = stored.read_known(PackResult, pack.message or "")
+    except ValidationError:
+        return
+    speed = {"decoded_images_per_second": round(result.decoded_images_per_second, 1)}
+    context.update(dataset=found.model_copy(update=speed))
+
+
+def _sealed(found: DatasetStatus, seal: PreparationJob) -> DatasetStatus:
+    """Mark the dataset as complete, with the counts of seal if its pod still exists."""
+    try:
+        result = stored.read_known(SealResult, seal.message or "")
+    except ValidationError:
+        return found.model_copy(update={"sealed": True})
+    counts = {"images": result.images, "skipped_images": result.skipped}
+    return found.model_copy(update={"sealed": True, **counts})
 
 
 def _verify(
@@ -257,6 +304,40 @@ def _run(
                 context.warn_of_misspelled_fields()
 
 
+def _ready(context: ReconcileContext, reason: str, how: str) -> None:
+    context.set_condition("DatasetReady", True, reason, how)
+    spent = context.status.preparation or Clock()
+    context.update(preparation=deadlines.stop_clock(spent, context.now))
+    found = context.status.listed
+    left_out = f"; left out: {found.left_out}" if found is not None and found.left_out else ""
+    told = how
+    if found is not None:
+        told = (
+            f"dataset {found.key[:12]} with {found.images.train:,} + "
+            f"{found.images.validation:,} images in {found.classes} classes: {how}{left_out}"
+        )
+    context.record_event("DatasetReady", told)
+    if found is not None and found.skipped_images:
+        context.record_warning(
+            "ImagesSkipped",
+            f"{found.skipped_images:,} damaged images were left out; skipped.jsonl names them",
+        )
+    if not context.is_ready_at_once:
+        context.requeue_now()
+
+
+def missing_protection(context: ReconcileContext) -> list[Manifest]:
+    """Return the objects that protect the pods of a step and do not exist."""
+    present = {item.kind for item in context.observed.protection}
+    wanted = protection.of_preparation(context.job, context.settings.manifests)
+    return [item for item in wanted if item["kind"] not in present]
+
+
+def node_lost(role: str) -> tuple[str, str]:
+    """Return the reason and message of a Job that starts again, without its pod on a lost node."""
+    return "NodeLost", f"{role}: a pod is on a node that cannot be reached; starting again"
+
+
 def release_held(context: ReconcileContext) -> None:
     """Go on although containers beside a program, such as injected sidecars, do not end with it.
 
@@ -300,84 +381,3 @@ def _is_over(context: ReconcileContext, role: str) -> bool:
     if role in (dataset.FETCH, dataset.INDEX):
         return is_ready or recorded.listed is not None
     return is_ready or (role == dataset.PACK and dataset.SEAL in context.observed.jobs)
-
-
-def node_lost(role: str) -> tuple[str, str]:
-    """Return the reason and message of a Job that starts again, without its pod on a lost node."""
-    return "NodeLost", f"{role}: a pod is on a node that cannot be reached; starting again"
-
-
-def missing_protection(context: ReconcileContext) -> list[Manifest]:
-    """Return the objects that protect the pods of a step and do not exist."""
-    present = {item.kind for item in context.observed.protection}
-    wanted = protection.of_preparation(context.job, context.settings.manifests)
-    return [item for item in wanted if item["kind"] not in present]
-
-
-def _record_index(context: ReconcileContext, index: PreparationJob) -> None:
-    """Record the result of index; its Job runs again if the pod with the result vanished."""
-    if index.message is None:
-        if not index.terminating and not context.unsupported:
-            context.delete([index.reference])
-        return
-    try:
-        # A newer image may report more.
-        found = stored.read_known(IndexResult, index.message)
-    except ValidationError:
-        message = f"index wrote no readable result: {index.message[:200]!r}"
-        context.set_condition("DatasetReady", False, "PreparationFailed", message)
-        context.fail("PreparationFailed", message)
-        return
-    former = context.status.dataset or DatasetStatus()
-    reads = {
-        "fetch": former.fetch,
-        "listing": found.listing or former.listing,
-        "packing": found.packing and reading.by_all_pods(context.job, found.packing),
-    }
-    context.update(dataset=DatasetStatus.model_validate({**dict(found), **reads}))
-    context.requeue_now()
-
-
-def _record_pack(context: ReconcileContext, pack: PreparationJob) -> None:
-    """Record the speed that one pod of pack measured, if any of them still exists."""
-    found = context.status.listed
-    if found is None or found.decoded_images_per_second is not None:
-        return
-    try:
-        result = stored.read_known(PackResult, pack.message or "")
-    except ValidationError:
-        return
-    speed = {"decoded_images_per_second": round(result.decoded_images_per_second, 1)}
-    context.update(dataset=found.model_copy(update=speed))
-
-
-def _sealed(found: DatasetStatus, seal: PreparationJob) -> DatasetStatus:
-    """Mark the dataset as complete, with the counts of seal if its pod still exists."""
-    try:
-        result = stored.read_known(SealResult, seal.message or "")
-    except ValidationError:
-        return found.model_copy(update={"sealed": True})
-    counts = {"images": result.images, "skipped_images": result.skipped}
-    return found.model_copy(update={"sealed": True, **counts})
-
-
-def _ready(context: ReconcileContext, reason: str, how: str) -> None:
-    context.set_condition("DatasetReady", True, reason, how)
-    spent = context.status.preparation or Clock()
-    context.update(preparation=deadlines.stop_clock(spent, context.now))
-    found = context.status.listed
-    left_out = f"; left out: {found.left_out}" if found is not None and found.left_out else ""
-    told = how
-    if found is not None:
-        told = (
-            f"dataset {found.key[:12]} with {found.images.train:,} + "
-            f"{found.images.validation:,} images in {found.classes} classes: {how}{left_out}"
-        )
-    context.record_event("DatasetReady", told)
-    if found is not None and found.skipped_images:
-        context.record_warning(
-            "ImagesSkipped",
-            f"{found.skipped_images:,} damaged images were left out; skipped.jsonl names them",
-        )
-    if not context.is_ready_at_once:
-        context.requeue_now()

@@ -63,22 +63,47 @@ def train(context: ReconcileContext) -> None:
         _go_on(context, seen)
 
 
-def _adopt(context: ReconcileContext) -> bool:
-    """Take over an attempt that was created but not recorded, if there is one."""
-    newest = max(context.observed.attempts, default=None)
+def _between_attempts(context: ReconcileContext) -> None:
+    """Delete the former attempts, then start the next one when its time has come."""
+    if context.status.training is not None and not outcome.review_charge(context):
+        return
+    policy, former = context.job.spec.run_policy, context.status.training
+    if _is_charged(context.job.status.training) and not _is_charged(former):
+        # The start of the next attempt may be cut off, and then only its pods would be known.
+        context.requeue_now()
+        return
+    # Suspended means that no pod is left.
+    keeps = policy.clean_pod_policy == "None" and not policy.suspend
+    kept = former.attempt if former is not None and keeps and _is_charged(former) else None
+    context.delete(cleanup.attempts(context.observed.attempts.values(), kept))
+    if any(attempt.unfinished for attempt in context.observed.attempts.values()):
+        context.requeue_later()
+        return
     training = context.status.training
-    if newest is None or (training is not None and newest <= training.attempt):
-        return False
+    start = None if training is None else training.next_attempt_time
+    if context.job.spec.run_policy.suspend:
+        return
+    if start is not None and context.now < start:
+        context.requeue_at(start)
+        return
+    if training is not None and outcome.fail_if_out_of_time(context):
+        return
     if context.unsupported:
-        # A newer operator has created it, and what it planned is not known.
-        existing = version_skew.existing(context.observed.attempts[newest].members)
-        if existing:
-            _begin(context, newest, existing)
-        return False
+        context.set_condition("Running", False, *version_skew.why_unsupported(context.unsupported))
+        return
+    number = 0 if training is None else training.attempt + 1
+    if not attempt_size.is_recorded(context):
+        attempt_size.choose(context, number)
+        return
     workers = attempt_size.recorded(context)
-    manifests = builder.build(context.described, newest, context.settings.manifests, workers)
-    _begin(context, newest, members.planned(manifests))
-    return True
+    manifests = builder.build(context.described, number, context.settings.manifests, workers)
+    if context.create_or_wait("Running", manifests):
+        _begin(context, number, members.planned(manifests))
+        context.warn_of_misspelled_fields()
+
+
+def _is_charged(training: TrainingStatus | None) -> bool:
+    return training is not None and training.outcome is not None and training.outcome.charged
 
 
 def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, ...]) -> None:
@@ -227,6 +252,22 @@ def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
         context.requeue_later()
 
 
+def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str:
+    """Lift the gates once all members fit; return what the gang waits for, for people."""
+    if context.unsupported:
+        return _WAITING
+    missing = gang.missing(seen, context.observed.free)
+    if missing is None:
+        context.patch(gang.lift_gates(seen))
+        return _WAITING
+    found = f"waiting until all members fit: {missing}"
+    former = job_status.find(context.status.conditions, "Running")
+    # One node more or less that is full is not worth a write.
+    if former is not None and job_status.equal_without_numbers(found, former.message):
+        return former.message
+    return found
+
+
 def _record_running(context: ReconcileContext, awaited: str) -> None:
     """Set the condition Running by what the members wait for."""
     training = context.training
@@ -276,60 +317,19 @@ def _record_stragglers(context: ReconcileContext) -> None:
         context.record_event("StragglerRecovered", message)
 
 
-def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str:
-    """Lift the gates once all members fit; return what the gang waits for, for people."""
-    if context.unsupported:
-        return _WAITING
-    missing = gang.missing(seen, context.observed.free)
-    if missing is None:
-        context.patch(gang.lift_gates(seen))
-        return _WAITING
-    found = f"waiting until all members fit: {missing}"
-    former = job_status.find(context.status.conditions, "Running")
-    # One node more or less that is full is not worth a write.
-    if former is not None and job_status.equal_without_numbers(found, former.message):
-        return former.message
-    return found
-
-
-def _is_charged(training: TrainingStatus | None) -> bool:
-    return training is not None and training.outcome is not None and training.outcome.charged
-
-
-def _between_attempts(context: ReconcileContext) -> None:
-    """Delete the former attempts, then start the next one when its time has come."""
-    if context.status.training is not None and not outcome.review_charge(context):
-        return
-    policy, former = context.job.spec.run_policy, context.status.training
-    if _is_charged(context.job.status.training) and not _is_charged(former):
-        # The start of the next attempt may be cut off, and then only its pods would be known.
-        context.requeue_now()
-        return
-    # Suspended means that no pod is left.
-    keeps = policy.clean_pod_policy == "None" and not policy.suspend
-    kept = former.attempt if former is not None and keeps and _is_charged(former) else None
-    context.delete(cleanup.attempts(context.observed.attempts.values(), kept))
-    if any(attempt.unfinished for attempt in context.observed.attempts.values()):
-        context.requeue_later()
-        return
+def _adopt(context: ReconcileContext) -> bool:
+    """Take over an attempt that was created but not recorded, if there is one."""
+    newest = max(context.observed.attempts, default=None)
     training = context.status.training
-    start = None if training is None else training.next_attempt_time
-    if context.job.spec.run_policy.suspend:
-        return
-    if start is not None and context.now < start:
-        context.requeue_at(start)
-        return
-    if training is not None and outcome.fail_if_out_of_time(context):
-        return
+    if newest is None or (training is not None and newest <= training.attempt):
+        return False
     if context.unsupported:
-        context.set_condition("Running", False, *version_skew.why_unsupported(context.unsupported))
-        return
-    number = 0 if training is None else training.attempt + 1
-    if not attempt_size.is_recorded(context):
-        attempt_size.choose(context, number)
-        return
+        # A newer operator has created it, and what it planned is not known.
+        existing = version_skew.existing(context.observed.attempts[newest].members)
+        if existing:
+            _begin(context, newest, existing)
+        return False
     workers = attempt_size.recorded(context)
-    manifests = builder.build(context.described, number, context.settings.manifests, workers)
-    if context.create_or_wait("Running", manifests):
-        _begin(context, number, members.planned(manifests))
-        context.warn_of_misspelled_fields()
+    manifests = builder.build(context.described, newest, context.settings.manifests, workers)
+    _begin(context, newest, members.planned(manifests))
+    return True
