@@ -202,8 +202,7 @@ def _by_scarcity(members: Sequence[Demand], free: Capacity) -> list[str]:
     """The requested resources, the scarcest for the demand first."""
     demand: dict[str, Fraction] = {}
     for member in members:
-        for resource, amount in member.requests.items():
-            demand[resource] = demand.get(resource, Fraction(0)) + amount
+        _add(demand, member.requests)
     total = {
         resource: sum((room.free.get(resource, Fraction(0)) for room in free.values()), Fraction(0))
         for resource in demand
