@@ -6,7 +6,7 @@ import re
 
 from imagenet_operator.reconcile.explanation import WAITING_REASONS
 from imagenet_operator.reconcile.policies import waiting
-from imagenet_operator.reconcile.waiting_objects import INITIALIZING
+from imagenet_operator.reconcile.types import INITIALIZING
 from support.pod_subset import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "waiting.md").read_text()

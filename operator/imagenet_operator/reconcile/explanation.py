@@ -22,10 +22,11 @@ from imagenet_operator.reconcile.policies import (
     waiting,
 )
 from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Decision, Observed
-from imagenet_operator.reconcile.waiting_objects import (
+from imagenet_operator.reconcile.types import (
     INITIALIZING,
     TERMINATING,
+    Decision,
+    Observed,
     Refusal,
     WaitingObject,
 )

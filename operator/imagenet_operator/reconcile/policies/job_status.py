@@ -45,7 +45,7 @@ from imagenet_operator.api.time_status import TimeStatus
 from imagenet_operator.manifests import names, volumes
 from imagenet_operator.reconcile.policies import data_wait, reading
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.waiting_objects import QUEUED
+from imagenet_operator.reconcile.types import QUEUED
 
 MESSAGE_MAXIMUM = 4096
 """Characters of a message that are kept: enough for a termination message."""

@@ -29,8 +29,7 @@ from imagenet_operator.api.status import (
 )
 from imagenet_operator.errors import Problem
 from imagenet_operator.reconcile.policies import job_status, waiting
-from imagenet_operator.reconcile.types import Attempt, MemberPod
-from imagenet_operator.reconcile.waiting_objects import TERMINATING
+from imagenet_operator.reconcile.types import TERMINATING, Attempt, MemberPod
 
 UNSUPPORTED: Final = "UnsupportedSpec"
 """The reason of Created, and of the condition of what does not start."""

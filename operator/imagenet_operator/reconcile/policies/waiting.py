@@ -37,14 +37,14 @@ from imagenet_operator.api.status import StartErrors, Status, TrainingStatus
 from imagenet_operator.errors import Problem
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.job_status import equal_without_numbers
-from imagenet_operator.reconcile.types import Claim
-from imagenet_operator.reconcile.waiting_objects import (
+from imagenet_operator.reconcile.types import (
     CREATING,
     INITIALIZING,
     NO_PODS,
     NOT_SCHEDULED,
     QUEUED,
     TERMINATING,
+    Claim,
     ObjectEvent,
     Refusal,
     WaitingObject,

@@ -10,7 +10,7 @@ import pytest
 from imagenet_operator.api.status import StartErrors, TrainingStatus
 from imagenet_operator.reconcile.policies import waiting
 from imagenet_operator.reconcile.policies.waiting import CAUSES, REASONS
-from imagenet_operator.reconcile.waiting_objects import (
+from imagenet_operator.reconcile.types import (
     CREATING,
     INITIALIZING,
     NO_PODS,
