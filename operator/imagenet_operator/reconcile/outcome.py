@@ -89,17 +89,17 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
     if not (end.reason == gang.TIMED_OUT and is_unplaced):
         context.set_condition("Running", False, end.reason, end.message)
     limit = _limit_reached(context, end)
-    if limit is not None and end.charge is Charge.FAILURE and _suspects(context):
+    is_failure = end.charge is Charge.FAILURE
+    if limit is not None and is_failure and (suspects := _suspects(context)):
         # The charge is held until it is known whether a node is lost.
-        suspects = ", ".join(_suspects(context))
-        message = f"{end.message}; no restart is left; checking that no node is lost: {suspects}"
+        checked = f"checking that no node is lost: {', '.join(suspects)}"
+        message = f"{end.message}; no restart is left; {checked}"
         context.set_condition("Running", False, end.reason, message)
         context.update_training(next_attempt_time=None)
         context.requeue_now()
         return
     if limit is not None:
-        reason, message = limit
-        context.fail(reason, message)
+        context.fail(*limit)
         return
     delay = _charge(context, end)
     context.update_training(next_attempt_time=None if delay is None else context.now + delay)
