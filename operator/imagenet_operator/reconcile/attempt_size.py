@@ -192,29 +192,19 @@ def cut_off(context: ReconcileContext) -> End:
     return End(gang.OVER_QUOTA, message, Charge.WITHDRAWAL)
 
 
-def with_admitted(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> dict[str, Any]:
-    """Return what the status records of an attempt of which a quota did not admit all pods.
-
-    All other members are needed, whichever pods the quota happened to admit.
-    """
-    workers = elastic.workers_of(context.training)
-    others = len(context.training.members) - workers
-    return {"bound_workers": max(0, min(len(seen) - others, workers))}
-
-
-def with_growth(context: ReconcileContext) -> dict[str, Any]:
-    """Return what the status records of an attempt that ends so that the job grows."""
-    return {
-        "worker_changes": _kept(context, (*(context.training.worker_changes or ()), context.now))
-    }
-
-
-def with_bound(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> dict[str, Any]:
-    """Return what the status records of an attempt that was not bound in time."""
-    if not _is_elastic(context):
-        return {}
-    workers = [pod for pod in seen.values() if pod.role == worker.ROLE]
-    return {"bound_workers": sum(pod.phase is not Phase.PENDING for pod in workers)}
+def ended(context: ReconcileContext, end: End, seen: Mapping[str, MemberPod]) -> dict[str, Any]:
+    """Return what the status records of an attempt that ends, for the workers of the next one."""
+    workers, changes = elastic.workers_of(context.training), context.training.worker_changes or ()
+    if end.reason == gang.TIMED_OUT and _is_elastic(context):
+        pods = [pod for pod in seen.values() if pod.role == worker.ROLE]
+        return {"bound_workers": sum(pod.phase is not Phase.PENDING for pod in pods)}
+    if end.reason == gang.OVER_QUOTA:
+        # All other members are needed, whichever pods the quota happened to admit.
+        others = len(context.training.members) - workers
+        return {"bound_workers": max(0, min(len(seen) - others, workers))}
+    if end.reason == elastic.GROWING:
+        return {"worker_changes": _kept(context, (*changes, context.now))}
+    return {}
 
 
 def in_words(context: ReconcileContext, planned: tuple[MemberStatus, ...]) -> str:

@@ -20,7 +20,6 @@ from imagenet_operator.reconcile.policies import (
     cleanup,
     data_wait,
     deadlines,
-    elastic,
     gang,
     job_status,
     members,
@@ -205,12 +204,7 @@ def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | 
 
 def _end(context: ReconcileContext, end: End, seen: Mapping[str, MemberPod]) -> None:
     """Record the end of the attempt, with what the size of the next one depends on."""
-    if end.reason == gang.TIMED_OUT:
-        context.update_training(**attempt_size.with_bound(context, seen))
-    elif end.reason == gang.OVER_QUOTA:
-        context.update_training(**attempt_size.with_admitted(context, seen))
-    elif end.reason == elastic.GROWING:
-        context.update_training(**attempt_size.with_growth(context))
+    context.update_training(**attempt_size.ended(context, end, seen))
     outcome.end_attempt(context, end)
 
 
