@@ -78,19 +78,18 @@ def _between_attempts(context: ReconcileContext) -> None:
     if any(attempt.unfinished for attempt in context.observed.attempts.values()):
         context.requeue_later()
         return
-    training = context.status.training
-    start = None if training is None else training.next_attempt_time
-    if context.job.spec.run_policy.suspend:
+    if policy.suspend:
         return
+    start = None if former is None else former.next_attempt_time
     if start is not None and context.now < start:
         context.requeue_at(start)
         return
-    if training is not None and outcome.fail_if_out_of_time(context):
+    if former is not None and outcome.fail_if_out_of_time(context):
         return
     if context.unsupported:
         context.set_condition("Running", False, *version_skew.why_unsupported(context.unsupported))
         return
-    number = 0 if training is None else training.attempt + 1
+    number = 0 if former is None else former.attempt + 1
     if not attempt_size.is_recorded(context):
         attempt_size.choose(context, number)
         return

@@ -267,7 +267,8 @@ START_DEADLINE_EXCEEDED: Final = "StartDeadlineExceeded"
 NOT_STARTED: Final = "RunContainerError"
 """The reason of an attempt that ended because a program could not be started."""
 
-_SHARED_CLAIM = "name a claim with ReadWriteMany"
+_SHARED_CLAIM: Final = "name a claim with ReadWriteMany"
+"""What to change if a claim does not admit all pods."""
 
 
 def missing_claims(job: ImageNetJob, absent: Collection[str]) -> str | None:
