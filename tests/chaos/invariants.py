@@ -28,7 +28,7 @@ from imagenet_operator.configuration import LEASE_NAMESPACE
 from imagenet_operator.manifests import labels
 from imagenet_operator.manifests.protection import NETWORK_POLICY
 from imagenet_operator.reconcile.decide import is_finished
-from imagenet_operator.reconcile.policies import conditions
+from imagenet_operator.reconcile.policies import job_status
 from support.api_requests import ASKED, Request
 from support.simulated_objects import (
     attempt_of,
@@ -330,7 +330,7 @@ class Invariants:
         status = self.cluster.status_of(job)
         self._look_at_former_pods(world, facts, is_finished(status), now)
         alive = [pod for pod in world.members() if pod["status"]["phase"] in ("Pending", "Running")]
-        if alive or not conditions.holds(status.conditions, "Running"):
+        if alive or not job_status.holds(status.conditions, "Running"):
             facts.idle_since = None
             return
         facts.idle_since = now if facts.idle_since is None else facts.idle_since

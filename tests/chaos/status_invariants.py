@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from chaos.jobs import CHANGES_PER_HOUR
 from chaos.world import ChaosCluster, JobWorld
 from imagenet_operator.api.status import Status, TrainingStatus
-from imagenet_operator.reconcile.policies import conditions, elastic, gang
+from imagenet_operator.reconcile.policies import elastic, gang, job_status
 from support.simulated_objects import attempt_of, true_ends
 from support.simulated_queue import is_gated
 
@@ -61,7 +61,7 @@ class StatusInvariants:
         ends, name = true_ends(new), world.key[1]
         self.expect("conditions", len(ends) < 2, f"{name}: {ends}")
         self.expect("conditions", true_ends(old) <= ends, f"{name}: {true_ends(old)} was undone")
-        is_running = conditions.holds(new.conditions, "Running")
+        is_running = job_status.holds(new.conditions, "Running")
         self.expect("conditions", not (ends and is_running), f"{name}: Running and {ends}")
         self._check_members(world, old, new)
         if "Succeeded" in ends - true_ends(old):
@@ -69,8 +69,8 @@ class StatusInvariants:
         self._check_charges(world, old, new, after)
         self._check_growth(world, old, new)
         self._check_withdrawal(world, new)
-        was = conditions.holds(old.conditions, "Suspended")
-        if conditions.holds(new.conditions, "Suspended") and not was:
+        was = job_status.holds(old.conditions, "Suspended")
+        if job_status.holds(new.conditions, "Suspended") and not was:
             left = self.remaining(world)
             self.expect("suspended", not left, f"{name} is Suspended with {left}")
 
@@ -124,7 +124,7 @@ class StatusInvariants:
             new.restarts + new.disruptions >= old.restarts + old.disruptions,
             f"{name}: a restart is forgotten",
         )
-        failed = conditions.find(new.conditions, "Failed")
+        failed = job_status.find(new.conditions, "Failed")
         if failed is None or failed.status != "True" or "Failed" in true_ends(old):
             return
         limit = job["spec"].get("runPolicy", {}).get("backoffLimit", 6)

@@ -28,7 +28,7 @@ from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsisten
 from imagenet_operator.manifests import attempt
 from imagenet_operator.reconcile import decide, observe, outcome, training
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import members, refund, suspend
+from imagenet_operator.reconcile.policies import members, suspend
 from imagenet_operator.reconcile.types import Attempt, Charge, Decision, End
 from support.api_requests import creates_a_pod, writes_status
 from support.planted_bugs import (
@@ -195,7 +195,7 @@ def charges_disruptions_to_the_program(patch: Patch) -> None:
 
 
 def refunds_any_charge(patch: Patch) -> None:
-    patch.setattr(refund, "lost", lambda members, seen, nodes: members[0].name)
+    patch.setattr(members, "lost_member", lambda members, seen, nodes: members[0].name)
 
 
 def gives_up_too_early(patch: Patch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from imagenet_operator.api.status import TrainingStatus
-from imagenet_operator.reconcile.policies import progress
+from imagenet_operator.reconcile.policies import deadlines
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import End
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
@@ -183,7 +183,7 @@ class Running:
         self._now += timedelta(seconds=seconds)
         self._sample = parse_sample({POD: self.text()}, self._sample, self._now)
         running = TrainingStatus(attempt=0, bound_time=BEGUN, running_time=BEGUN)
-        return progress.verdict(running, self._sample, DEADLINE_SECONDS, self._now)
+        return deadlines.no_progress(running, self._sample, DEADLINE_SECONDS, self._now)
 
     def is_in(self, place: str) -> bool:
         """Whether training is in the phase of a place; any place that is no phase will do."""

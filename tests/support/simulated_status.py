@@ -7,7 +7,7 @@ import json
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Condition, Status
 from imagenet_operator.reconcile.decide import is_finished
-from imagenet_operator.reconcile.policies.figures import is_worth_a_write
+from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from support.simulated_objects import condition, succeeded_workers, true_ends
 
 PUBLISHED = ("Published", "PublishFailed")

@@ -10,8 +10,8 @@ from imagenet_operator.api.figures import FIGURES, SPEED
 from imagenet_operator.api.status import Status, TrainingStatus
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
-from imagenet_operator.reconcile.policies import columns, data_wait, fetch, reading
-from imagenet_operator.reconcile.policies.conditions import holds
+from imagenet_operator.reconcile.policies import data_wait, job_status, reading
+from imagenet_operator.reconcile.policies.job_status import holds
 from imagenet_operator.reconcile.preparation_sample import Preparation
 from imagenet_operator.reconcile.sample import Sample
 
@@ -89,8 +89,8 @@ def _fetch(view: View) -> Bar | None:
     if job is None:
         return None
     former = None if dataset is None else dataset.fetch
-    found = fetch.progress(former, job, view.sample) or FetchStatus()
-    if fetch.is_asking(found):
+    found = reading.fetch_progress(former, job, view.sample) or FetchStatus()
+    if reading.is_asking(found):
         asked, files = found.asked_files or 0, found.files or 0
         note = f"asked the server for the versions of {asked:,} of {files:,} files"
         return Bar(FETCH, asked, files, "files", note)
@@ -159,7 +159,7 @@ def _train(view: View, status: Status) -> Bar:
     speed = sample.figures.get(SPEED)
     if speed and (seconds := batches * view.job.spec.training.batch_size / speed) >= _LONG_EPOCH:
         where = "" if view.job.spec.training.workers.gpus else " on CPUs"
-        parts.append(f"an epoch takes {columns.eta(round(seconds))}{where}")
+        parts.append(f"an epoch takes {job_status.eta(round(seconds))}{where}")
     text = ", ".join([*parts, *_waiting(training), *restarted])
     return Bar(TRAIN, done, planned * batches, "batches", text, speed)
 

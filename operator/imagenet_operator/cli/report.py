@@ -25,7 +25,7 @@ from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.process import find_program, program_folders
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile.policies import time_account
-from imagenet_operator.reconcile.policies.conditions import holds
+from imagenet_operator.reconcile.policies.job_status import holds
 
 _PLOT = "imagenet-plot"
 

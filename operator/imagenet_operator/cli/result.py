@@ -19,7 +19,7 @@ from imagenet_operator.clusters.local.kubelet import tail
 from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests import names, volumes
 from imagenet_operator.reconcile.policies import data_wait
-from imagenet_operator.reconcile.policies.conditions import find, holds
+from imagenet_operator.reconcile.policies.job_status import find, holds
 from imagenet_operator.reconcile.types import Event
 from imagenet_spec.names import EVENTS_FILE, EVERY_ATTEMPT, RESULT_FILE, attempt_folder
 

@@ -23,7 +23,7 @@ from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import volumes
-from imagenet_operator.reconcile.policies.conditions import find
+from imagenet_operator.reconcile.policies.job_status import find
 from imagenet_operator.scaling.point_status import PointStatus, point_status
 from imagenet_operator.scaling.points import Point
 

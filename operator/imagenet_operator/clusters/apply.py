@@ -14,7 +14,7 @@ from itertools import groupby
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.interface import Cluster, ClusterError
-from imagenet_operator.reconcile.policies.figures import is_worth_a_write
+from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from imagenet_operator.reconcile.types import Decision, Patch
 
 _CLAIM = "PersistentVolumeClaim"

@@ -22,7 +22,7 @@ from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.left_out import LeftOut
 from imagenet_operator.clusters.scraper import Target, scrape
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile.policies import data_wait, fetch, reading, stragglers
+from imagenet_operator.reconcile.policies import data_wait, reading, stragglers
 from imagenet_operator.reconcile.sample import Asked, Sample, sample_of
 
 LOGGER = logging.getLogger(__name__)
@@ -166,4 +166,4 @@ def _is_visible(before: Sample | None, after: Sample) -> bool:
         return True
     if figures.is_worth_a_write(before.figures, after.figures):
         return True
-    return any(policy.is_visible(before, after) for policy in (data_wait, fetch, reading))
+    return any(policy.is_visible(before, after) for policy in (data_wait, reading))

@@ -14,12 +14,10 @@ from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
 from imagenet_operator.manifests import attempt as builder
 from imagenet_operator.manifests import labels, worker
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import capacity, elastic, gang, waiting
-from imagenet_operator.reconcile.policies.capacity import PlannedPod
-from imagenet_operator.reconcile.policies.elastic import Choice
+from imagenet_operator.reconcile.policies import elastic, gang, waiting
+from imagenet_operator.reconcile.policies.gang import PlannedPod
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import (
-    Attempt,
     Capacity,
     Charge,
     End,
@@ -32,12 +30,11 @@ from imagenet_operator.reconcile.types import (
 
 def limit(context: ReconcileContext, training: TrainingStatus) -> gang.Limit:
     """Return how long an attempt may take until all of its members are bound."""
-    found = context.observed.attempts.get(training.attempt, Attempt(training.attempt))
     return gang.Limit(
         context.job.spec.schedule_timeout_seconds,
         can_shrink=_is_elastic(context)
         and elastic.workers_of(training) > _counts(context)[0]
-        and not gang.is_held_by_another(found.members),
+        and not gang.is_held_by_another(context.attempt.members),
     )
 
 
@@ -76,7 +73,13 @@ def choose(context: ReconcileContext, number: int) -> None:
         worker_changes=_kept(context, changes),
         growth_after=held_until,
     )
-    _record_event(context, before, choice)
+    most = counts[-1]
+    found = f"{choice.workers} workers" if choice.workers == most else _of(choice.workers, most)
+    if choice.workers < before:
+        why = f": {choice.why}" if choice.why else ""
+        context.record_warning("Shrunk", f"Shrunk to {found}{why}")
+    elif choice.workers > before:
+        context.record_event("Grown", f"Grown to {found}")
     context.requeue_now()
 
 
@@ -157,7 +160,7 @@ def further_pods(job: ImageNetJob, free: Capacity, settings: ReconcileSettings) 
         count
         for count in elastic_workers.worker_counts(job.spec.training)
         if count > before
-        if capacity.shortage(list(map(capacity.planned, workers[before:count])), free) is None
+        if gang.shortage(list(map(gang.planned_pod, workers[before:count])), free) is None
     ]
     return workers[before : max(fitting, default=before)]
 
@@ -189,45 +192,25 @@ def cut_off(context: ReconcileContext) -> End:
     return End(gang.OVER_QUOTA, message, Charge.WITHDRAWAL)
 
 
-def with_admitted(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> dict[str, Any]:
-    """Return what the status records of an attempt of which a quota did not admit all pods.
-
-    All other members are needed, whichever pods the quota happened to admit.
-    """
-    workers = elastic.workers_of(context.training)
-    others = len(context.training.members) - workers
-    return {"bound_workers": max(0, min(len(seen) - others, workers))}
-
-
-def with_growth(context: ReconcileContext) -> dict[str, Any]:
-    """Return what the status records of an attempt that ends so that the job grows."""
-    return {
-        "worker_changes": _kept(context, (*(context.training.worker_changes or ()), context.now))
-    }
-
-
-def with_bound(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> dict[str, Any]:
-    """Return what the status records of an attempt that was not bound in time."""
-    if not _is_elastic(context):
-        return {}
-    bound = [pod for pod in seen.values() if pod.role == worker.ROLE and _has_node(pod)]
-    return {"bound_workers": len(bound)}
+def ended(context: ReconcileContext, end: End, seen: Mapping[str, MemberPod]) -> dict[str, Any]:
+    """Return what the status records of an attempt that ends, for the workers of the next one."""
+    workers, changes = elastic.workers_of(context.training), context.training.worker_changes or ()
+    if end.reason == gang.TIMED_OUT and _is_elastic(context):
+        pods = [pod for pod in seen.values() if pod.role == worker.ROLE]
+        return {"bound_workers": sum(pod.phase is not Phase.PENDING for pod in pods)}
+    if end.reason == gang.OVER_QUOTA:
+        # All other members are needed, whichever pods the quota happened to admit.
+        others = len(context.training.members) - workers
+        return {"bound_workers": max(0, min(len(seen) - others, workers))}
+    if end.reason == elastic.GROWING:
+        return {"worker_changes": _kept(context, (*changes, context.now))}
+    return {}
 
 
 def in_words(context: ReconcileContext, planned: tuple[MemberStatus, ...]) -> str:
     """Return ``; 6 of 8 workers`` for an attempt with fewer workers than it may have."""
     workers, most = _workers(planned), _counts(context)[-1]
     return f"; {_of(workers, most)}" if _is_elastic(context) and workers < most else ""
-
-
-def _record_event(context: ReconcileContext, before: int, choice: Choice) -> None:
-    most = _counts(context)[-1]
-    found = f"{choice.workers} workers" if choice.workers == most else _of(choice.workers, most)
-    if choice.workers < before:
-        why = f": {choice.why}" if choice.why else ""
-        context.record_warning("Shrunk", f"Shrunk to {found}{why}")
-    elif choice.workers > before:
-        context.record_event("Grown", f"Grown to {found}")
 
 
 def _of(workers: int, most: int) -> str:
@@ -251,10 +234,6 @@ def _workers(planned: tuple[MemberStatus, ...]) -> int:
     return sum(member.role == worker.ROLE for member in planned)
 
 
-def _has_node(pod: MemberPod) -> bool:
-    return pod.phase is not Phase.PENDING
-
-
 def _shortage(context: ReconcileContext, number: int, running: int) -> elastic.Shortage | None:
     """Return what judges a number of workers by the free capacity; None if that is not known.
 
@@ -271,13 +250,13 @@ def _shortage(context: ReconcileContext, number: int, running: int) -> elastic.S
     def members() -> tuple[list[PlannedPod], list[PlannedPod]]:
         built = builder.build(context.described, number, context.settings.manifests)
         pods = [item for item in built if item["kind"] == "Pod"]
-        workers = [capacity.planned(item) for item in pods if _is_worker(item)]
-        return [capacity.planned(item) for item in pods if not _is_worker(item)], workers
+        workers = [gang.planned_pod(item) for item in pods if _is_worker(item)]
+        return [gang.planned_pod(item) for item in pods if not _is_worker(item)], workers
 
     @cache
     def shortage(count: int) -> str | None:
         helpers, workers = members()
-        return capacity.shortage([*([] if running else helpers), *workers[running:count]], free)
+        return gang.shortage([*([] if running else helpers), *workers[running:count]], free)
 
     return shortage
 

@@ -73,7 +73,10 @@ def compared(
     spent = {process: total.since(former.began[process]) for process, total in totals.items()}
     if now - former.began_at < WINDOW or min(item.exchanges for item in spent.values()) < EXCHANGES:
         return former
-    windows = (*former.windows, _factors(spent))[-WINDOWS:]
+    means = {process: item.seconds / item.exchanges for process, item in spent.items()}
+    middle = median_low(means.values())
+    factors = {process: mean / middle if middle else 1.0 for process, mean in means.items()}
+    windows = (*former.windows, factors)[-WINDOWS:]
     return replace(former, began_at=now, began=totals, windows=windows)
 
 
@@ -85,10 +88,3 @@ def _continue(
         total.seconds >= began[process].seconds and total.exchanges >= began[process].exchanges
         for process, total in totals.items()
     )
-
-
-def _factors(spent: Mapping[Process, BeforeExchange]) -> dict[Process, float]:
-    """Return by how many times each process took the median."""
-    means = {process: item.seconds / item.exchanges for process, item in spent.items()}
-    middle = median_low(means.values())
-    return {process: mean / middle if middle else 1.0 for process, mean in means.items()}

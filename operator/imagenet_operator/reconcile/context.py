@@ -13,16 +13,18 @@ from typing import Any
 from imagenet_operator.api import ImageNetJob, member_groups, templates
 from imagenet_operator.api.status import ConditionType, Status, TrainingStatus
 from imagenet_operator.errors import Problem
-from imagenet_operator.reconcile.policies import (
-    checkpoint,
-    clock,
-    conditions,
-    members,
-    time_account,
-)
+from imagenet_operator.reconcile.policies import deadlines, job_status, members, time_account
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Decision, Event, Manifest, Observed, Patch, Reference
+from imagenet_operator.reconcile.types import (
+    Attempt,
+    Decision,
+    Event,
+    Manifest,
+    Observed,
+    Patch,
+    Reference,
+)
 
 _UNTIL_THE_END: tuple[ConditionType, ...] = (
     "Running",
@@ -75,6 +77,12 @@ class ReconcileContext:
         return self.status.training
 
     @property
+    def attempt(self) -> Attempt:
+        """The observed children of the current attempt; it may have none."""
+        number = self.training.attempt
+        return self.observed.attempts.get(number, Attempt(number))
+
+    @property
     def described(self) -> ImageNetJob:
         """The job with the new status so far; attempts are built from it."""
         return self.job.model_copy(update={"status": self.status})
@@ -97,7 +105,7 @@ class ReconcileContext:
     @property
     def was_suspended(self) -> bool:
         """Whether the job was suspended, as its recorded status says."""
-        return conditions.holds(self.job.status.conditions, "Suspended")
+        return job_status.holds(self.job.status.conditions, "Suspended")
 
     @property
     def unsupported(self) -> tuple[Problem, ...]:
@@ -124,14 +132,14 @@ class ReconcileContext:
 
     def holds(self, kind: ConditionType) -> bool:
         """Whether a condition is True in the new status so far."""
-        return conditions.holds(self.status.conditions, kind)
+        return job_status.holds(self.status.conditions, kind)
 
     def set_condition(
         self, kind: ConditionType, value: bool, reason: str, message: str = ""
     ) -> bool:
         """Set a condition; return whether its status or its reason changed."""
         former = self.status.conditions
-        new = conditions.put(
+        new = job_status.put(
             former,
             kind,
             value,
@@ -205,11 +213,11 @@ class ReconcileContext:
 
     def fail(self, reason: str, message: str) -> None:
         """Record that the job has failed."""
-        go_on = checkpoint.advice(self.job, self.status.training)
-        said = checkpoint.added(message, go_on, conditions.MESSAGE_MAXIMUM)
+        go_on = job_status.checkpoint_advice(self.job, self.status.training)
+        said = job_status.with_advice(message, go_on, job_status.MESSAGE_MAXIMUM)
         self.set_condition("Failed", True, reason, said)
         self.end(reason, message)
-        self.record_warning(reason, checkpoint.added(message, go_on, EVENT_MAXIMUM))
+        self.record_warning(reason, job_status.with_advice(message, go_on, EVENT_MAXIMUM))
 
     def end(self, reason: str, message: str) -> None:
         """Record that the job has ended; the cleanup follows in the next reconcile."""
@@ -218,10 +226,10 @@ class ReconcileContext:
             if self.holds(kind):
                 self.set_condition(kind, False, reason, message)
         if self.status.preparation is not None:
-            self.update(preparation=clock.stop(self.status.preparation, self.now))
+            self.update(preparation=deadlines.stop_clock(self.status.preparation, self.now))
         if self.status.training is not None:
             self.update_training(
-                clock=clock.stop(self.training.clock, self.now),
+                clock=deadlines.stop_clock(self.training.clock, self.now),
                 replica_statuses=members.without_active(self.training.replica_statuses),
             )
         self.requeue_now()
@@ -232,8 +240,8 @@ class ReconcileContext:
             self.update_training(members=member_groups.bounded(self.training.members))
         self.update(
             observed_generation=self.job.metadata.generation,
-            phase=conditions.phase(self.status, self.job.spec.run_policy.suspend),
-            reason=conditions.reason(self.status),
+            phase=job_status.phase(self.status, self.job.spec.run_policy.suspend),
+            reason=job_status.reason(self.status),
         )
         self.status = time_account.counted(self.job, self.status, self.sample, self.now)
         again = min(self._requeue_times, default=None)

@@ -12,28 +12,25 @@ repeated, skipped, or cut off between any two of its actions. Three rules make t
 The caller may read from caches, as long as the children are not older than the status: an object
 that a cache does not have yet would look as if it had vanished. The Kubernetes reconciler makes a
 decision that hangs on an absent object again, from live reads, before it applies it.
+
+The way of a job stands first: it is accepted, its dataset is prepared, it trains, its dataset is
+published, it ends and is cleaned up. Repairs and the records of what was found come after it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.run_policy import MANAGER
 from imagenet_operator.api.status import Status
-from imagenet_operator.errors import InvalidJob, InvalidTemplate
+from imagenet_operator.errors import InvalidJob, InvalidTemplate, Problem
 from imagenet_operator.manifests import dataset, preview
-from imagenet_operator.reconcile import explanation, publishing, rejection
+from imagenet_operator.reconcile import explanation, publishing
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import (
-    access,
-    cleanup,
-    conditions,
-    rebuild,
-    suspend,
-    unsupported,
-)
+from imagenet_operator.reconcile.policies import cleanup, job_status, suspend, version_skew, waiting
 from imagenet_operator.reconcile.preparation import prepare, release_held
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
@@ -63,20 +60,58 @@ def decide(
     if job.metadata.deletion_timestamp is not None or not is_managed(job):
         return Decision(status=job.status)
     context = ReconcileContext(job, observed, sample, now, settings)
-    context.status = rebuild.rebuilt(job.status, observed.attempts, context.now)
+    context.status = version_skew.rebuilt(job.status, observed.attempts, context.now)
     if is_finished(context.status):
-        is_over = _finish(context)
+        is_deleted = _finish(context)
         decision = context.decision()
         # A job that is deleted has no status to write, whatever a newer operator would add to it.
-        return replace(decision, status=job.status) if is_over else decision
+        return replace(decision, status=job.status) if is_deleted else decision
+    context.requeue_at(context.now + settings.resync_period)
     try:
-        _step(context)
+        if _is_accepted(context) and not explanation.fail_if_it_cannot_start(context):
+            _record_left_out_metrics(context)
+            was_ready = _has_dataset(context)
+            if not was_ready:
+                prepare(context)
+            # A dataset that was prepared before cannot vanish, so the status needs no record first.
+            if was_ready or (context.is_ready_at_once and context.holds("DatasetReady")):
+                train(context)
+            publishing.publish(context)
+            explanation.explain(context)
+            if not context.unsupported:
+                release_held(context)
+                context.patch(cleanup.claim_owners(job, observed.claims.values()))
+        _record_suspension(context)
     except InvalidTemplate as error:
-        return rejection.reject(job, "InvalidTemplate", str(error), now, settings)
+        return reject(job, "InvalidTemplate", str(error), now, settings)
     except InvalidJob as error:
-        reason = rejection.reason_of(error.problems)
-        return rejection.reject(job, reason, str(error), now, settings)
+        return reject(job, rejection_reason(error.problems), str(error), now, settings)
     return context.decision()
+
+
+def reject(
+    job: ImageNetJob, reason: str, message: str, now: datetime, settings: ReconcileSettings
+) -> Decision:
+    """Return the decision that fails a job which cannot be reconciled; it is not retried.
+
+    `decide` rejects the jobs whose manifests cannot be built. The clusters reject a spec that this
+    version cannot read, and an object that the API server will never store.
+
+    Args:
+        job: With its recorded status.
+        reason: CamelCase, for programs.
+        message: For people.
+        now: With a time zone.
+        settings: The operator's.
+    """
+    context = ReconcileContext(job, Observed(), None, now, settings)
+    context.fail(reason, message)
+    return context.decision()
+
+
+def rejection_reason(problems: Sequence[Problem]) -> str:
+    """Return the reason of Failed for a job with these problems; one at least."""
+    return "InvalidTemplate" if all(item.is_of_template for item in problems) else "InvalidSpec"
 
 
 def is_managed(job: ImageNetJob) -> bool:
@@ -86,7 +121,7 @@ def is_managed(job: ImageNetJob) -> bool:
 
 def is_finished(status: Status) -> bool:
     """Whether the job has succeeded or failed; then it is only cleaned up."""
-    return conditions.holds(status.conditions, "Succeeded") or conditions.holds(
+    return job_status.holds(status.conditions, "Succeeded") or job_status.holds(
         status.conditions, "Failed"
     )
 
@@ -95,50 +130,41 @@ def is_resuming(job: ImageNetJob) -> bool:
     """Return whether a suspended job goes on, with workers that may have changed meanwhile."""
     return (
         not job.spec.run_policy.suspend
-        and conditions.holds(job.status.conditions, "Suspended")
+        and job_status.holds(job.status.conditions, "Suspended")
         and not is_finished(job.status)
     )
 
 
-def _step(context: ReconcileContext) -> None:
-    """Take the next step, and apply the policies that hold in every step."""
-    context.requeue_at(context.now + context.settings.resync_period)
-    _check_support(context)
-    if context.status.start_time is None and (context.unsupported or not _start(context)):
-        _record_suspension(context)
-        return
-    if is_resuming(context.job) and not context.unsupported:
-        _check_access(context)
-    if explanation.fail_if_it_cannot_start(context):
-        return
-    if context.sample is not None:
-        training = context.status.training
-        is_current = context.sample.asked == (None if training is None else training.attempt)
-        context.update(metrics_left_out=(is_current and context.sample.left_out) or None)
-    was_ready = _has_dataset(context)
-    if not was_ready:
-        prepare(context)
-    # A dataset that was prepared before cannot vanish, so the status needs no record first.
-    if was_ready or (context.is_ready_at_once and context.holds("DatasetReady")):
-        train(context)
-    publishing.publish(context)
-    if not context.unsupported:
-        release_held(context)
-    explanation.explain(context)
-    _record_suspension(context)
-    if not context.unsupported:
-        context.patch(cleanup.claim_owners(context.job, context.observed.claims.values()))
+def _is_accepted(context: ReconcileContext) -> bool:
+    """Accept a valid job once the claims that it names exist; return whether it is accepted.
 
+    The claims have to admit all of its pods, at its start and again when it resumes.
 
-def _check_support(context: ReconcileContext) -> None:
-    """Set the reason of Created while this version does not accept a field of the spec."""
+    Raises:
+        InvalidJob: The access modes of a claim are not enough, or a manifest cannot be built.
+        InvalidTemplate: A template is invalid, or sets a field that the operator owns.
+    """
+    _record_support(context)
+    is_new = context.status.start_time is None
     if context.unsupported:
-        reason, message = unsupported.why(context.unsupported)
-        has_started = context.status.start_time is not None
-        if context.set_condition("Created", has_started, reason, message):
-            context.record_warning(reason, message)
-    elif unsupported.is_over(context.status):
-        context.set_condition("Created", True, *_ACCEPTED)
+        return not is_new
+    job, observed = context.job, context.observed
+    if is_new:
+        # A dry run: a template that cannot be merged fails the job now, not after the preparation.
+        preview.everything(job, context.settings.manifests)
+    if (is_new or is_resuming(job)) and (found := waiting.claim_problems(job, observed.access)):
+        raise InvalidJob(found)
+    if not is_new:
+        return True
+    if (missing := waiting.missing_claims(job, observed.absent)) is not None:
+        if context.set_condition("Created", False, "ClaimNotFound", missing):
+            context.record_warning("ClaimNotFound", missing)
+        context.requeue_later()
+        return False
+    claims = waiting.single_node_claims(job, observed.access)
+    context.update(start_time=context.now, single_node_claims=claims or None)
+    context.set_condition("Created", True, *_ACCEPTED)
+    return True
 
 
 def _has_dataset(context: ReconcileContext) -> bool:
@@ -153,27 +179,6 @@ def _has_dataset(context: ReconcileContext) -> bool:
     is_training = training is not None and training.outcome is None
     has_record = context.status.listed is not None or context.is_prepared
     return has_record or is_training or bool(context.unsupported)
-
-
-def _start(context: ReconcileContext) -> bool:
-    """Accept a valid job once the claims that it names exist; return whether it is accepted.
-
-    Raises:
-        InvalidJob: The access modes of a claim are not enough, or a manifest cannot be built.
-        InvalidTemplate: A template is invalid, or sets a field that the operator owns.
-    """
-    # A dry run: a template that cannot be merged fails the job now, not after the preparation.
-    preview.everything(context.job, context.settings.manifests)
-    _check_access(context)
-    if (missing := access.missing(context.job, context.observed.absent)) is not None:
-        if context.set_condition("Created", False, "ClaimNotFound", missing):
-            context.record_warning("ClaimNotFound", missing)
-        context.requeue_later()
-        return False
-    claims = access.single_node(context.job, context.observed.access)
-    context.update(start_time=context.now, single_node_claims=claims or None)
-    context.set_condition("Created", True, *_ACCEPTED)
-    return True
 
 
 def _finish(context: ReconcileContext) -> bool:
@@ -205,14 +210,23 @@ def _finish(context: ReconcileContext) -> bool:
     return False
 
 
-def _check_access(context: ReconcileContext) -> None:
-    """Check that the claims that the job names admit all of its pods.
+def _record_support(context: ReconcileContext) -> None:
+    """Set the reason of Created while this version does not accept a field of the spec."""
+    if context.unsupported:
+        reason, message = version_skew.why_unsupported(context.unsupported)
+        has_started = context.status.start_time is not None
+        if context.set_condition("Created", has_started, reason, message):
+            context.record_warning(reason, message)
+    elif version_skew.was_unsupported(context.status):
+        context.set_condition("Created", True, *_ACCEPTED)
 
-    Raises:
-        InvalidJob: The access modes of a claim are not enough.
-    """
-    if found := access.problems(context.job, context.observed.access):
-        raise InvalidJob(found)
+
+def _record_left_out_metrics(context: ReconcileContext) -> None:
+    """Record which pods of the current attempt have metrics that exceed a limit."""
+    if context.sample is not None:
+        training = context.status.training
+        is_current = context.sample.asked == (None if training is None else training.attempt)
+        context.update(metrics_left_out=(is_current and context.sample.left_out) or None)
 
 
 def _record_suspension(context: ReconcileContext) -> None:

@@ -15,23 +15,25 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import ConditionType, Status
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
-    conditions,
     gang,
+    job_status,
     shared_dataset,
-    start_errors,
-    unsupported,
+    version_skew,
     waiting,
 )
 from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Decision, Observed
-from imagenet_operator.reconcile.waiting_objects import (
+from imagenet_operator.reconcile.types import (
     INITIALIZING,
     TERMINATING,
+    Decision,
+    Observed,
     Refusal,
     WaitingObject,
 )
 
-_NOT_REPLACED = frozenset({"NameConflict", "ClaimTerminating", "ClaimDiffers", unsupported.REASON})
+_NOT_REPLACED = frozenset(
+    {"NameConflict", "ClaimTerminating", "ClaimDiffers", version_skew.UNSUPPORTED}
+)
 """Reasons of a step that say what the job waits for themselves."""
 
 WAITING_REASONS = (waiting.REASONS - {INITIALIZING}) | _NOT_REPLACED
@@ -47,32 +49,32 @@ def fail_if_it_cannot_start(context: ReconcileContext) -> bool:
     errors = context.status.start_errors
     # Without the Events, an error that only they name may last.
     if is_error or context.observed.events is not None:
-        errors = start_errors.recorded(errors, is_error, context.now)
+        errors = waiting.recorded_errors(errors, is_error, context.now)
     context.update(start_errors=errors)
-    limit = start_errors.deadline(errors, policy.start_deadline_seconds)
+    limit = waiting.start_deadline(errors, policy.start_deadline_seconds)
     if wait is None or limit is None or policy.suspend or context.unsupported:
         return False
     if context.now < limit:
         context.requeue_at(limit)
         return False
-    if start_errors.is_worth_a_wait(context.job, context.status):
+    if waiting.is_worth_a_wait(context.job, context.status):
         return False
     seconds = policy.start_deadline_seconds
     message = f"pods could not start for {seconds} s: {wait.message}"
-    context.set_condition(conditions.awaited(context.status), False, wait.reason, wait.message)
-    context.fail(start_errors.REASON, message)
+    context.set_condition(job_status.awaited(context.status), False, wait.reason, wait.message)
+    context.fail(waiting.START_DEADLINE_EXCEEDED, message)
     return True
 
 
 def explain(context: ReconcileContext) -> None:
     """Set the condition of an unfinished job to the cause of its wait, if there is one."""
-    kind = conditions.awaited(context.status)
+    kind = job_status.awaited(context.status)
     if context.status.completion_time is not None or context.holds(kind):
         return
     objects = _of_this_step(context.status, context.observed)
     context.requeue_at(waiting.next_check(objects, context.now, context.settings.requeue_interval))
     _restore(context)
-    set_before = conditions.find(context.status.conditions, kind)
+    set_before = job_status.find(context.status.conditions, kind)
     if set_before is not None and set_before.reason in _NOT_REPLACED:
         return
     wait = _found(context)
@@ -109,7 +111,7 @@ def explain_refusal(
 
 def _restore(context: ReconcileContext) -> None:
     """Replace an explanation that has ended between attempts, when no step sets Running."""
-    training, found = context.status.training, conditions.find(context.status.conditions, "Running")
+    training, found = context.status.training, job_status.find(context.status.conditions, "Running")
     if training is None or training.outcome is None or found is None:
         return
     is_kept = training.outcome.reason == gang.TIMED_OUT and found.reason in waiting.UNPLACED
@@ -119,18 +121,18 @@ def _restore(context: ReconcileContext) -> None:
 
 def _found(context: ReconcileContext) -> waiting.Wait | None:
     objects = _of_this_step(context.status, context.observed)
-    former = _former(context.job.status, conditions.awaited(context.status))
+    former = _former(context.job.status, job_status.awaited(context.status))
     return waiting.find(objects, context.observed.events or {}, context.now, former)
 
 
 def _former(status: Status, kind: ConditionType) -> str:
-    found = conditions.find(status.conditions, kind)
+    found = job_status.find(status.conditions, kind)
     return "" if found is None else found.message
 
 
 def _of_this_step(status: Status, observed: Observed) -> Sequence[WaitingObject]:
     """Return what the job waits for: the preparation, the attempt, or pods of former attempts."""
-    if not conditions.holds(status.conditions, "DatasetReady"):
+    if not job_status.holds(status.conditions, "DatasetReady"):
         return [item for item in observed.waiting if item.attempt is None]
     training = status.training
     if training is None or training.outcome is not None:

@@ -6,22 +6,33 @@ a manifest. An object is the job's if the UID of its owner is the job's, and the
 attempt is one that the job can have reached: users can forge both. If it has a
 deletionTimestamp it stays in its bucket as terminating, because the next attempt waits for it, but
 no action names it.
+
+One bucket is what waits: pods that do not start or do not go, and Jobs without pods. The policy
+`waiting` says why. Most reasons are in a pod's status. Some are only in Events, and a refusal only
+in the answer to a request: a cluster that knows those adds them to the `Observed`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from imagenet_operator.api import ImageNetJob, queue
 from imagenet_operator.api.names import ATTEMPT_DIGITS
 from imagenet_operator.manifests import labels, names, volumes
+from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
-from imagenet_operator.reconcile import waiting_objects
-from imagenet_operator.reconcile.policies import capacity, memory, rebuild, restart, storage, taints
+from imagenet_operator.reconcile.policies import gang, members, version_skew
 from imagenet_operator.reconcile.types import (
+    CREATING,
+    INITIALIZING,
+    NO_PODS,
+    NOT_SCHEDULED,
+    QUEUED,
+    TERMINATING,
     Attempt,
     Capacity,
     Claim,
@@ -32,8 +43,8 @@ from imagenet_operator.reconcile.types import (
     Phase,
     PreparationJob,
     Reference,
+    WaitingObject,
 )
-from imagenet_operator.reconcile.waiting_objects import time_of
 
 ROLE_ORDER = ("scheduler", "server", "rendezvous", "worker")
 """The order in which an attempt's members are listed; other roles follow by name."""
@@ -45,7 +56,7 @@ DISRUPTION_REASONS = frozenset(
         "Shutdown",  # the kubelet before 1.22, for the same
         "Terminated",  # the kubelet's graceful node shutdown
         "Preempting",  # the kubelet, making room for a critical pod
-        *restart.REJECTIONS,
+        *members.REJECTIONS,
     }
 )
 """Values of a pod's ``status.reason`` whose cause is the cluster, not the program."""
@@ -64,6 +75,12 @@ _NUMBER = re.compile(f"0|[1-9][0-9]{{0,{ATTEMPT_DIGITS - 1}}}")
 
 _SHARED = ("Service", NETWORK_POLICY, DISRUPTION_BUDGET)
 """The kinds of which an attempt has one object each."""
+
+_GATED: Final = "SchedulingGated"
+"""The scheduler's reason of a pod with a gate; it stays until the scheduler handles the pod."""
+
+_ORDINARY: Final = frozenset({None, CREATING, INITIALIZING})
+"""Reasons of a container that is on its way."""
 
 
 def sort(
@@ -85,7 +102,7 @@ def sort(
     """
     owned: list[Manifest] = []
     others: list[Manifest] = []
-    asked_for, last = volumes.claim_names(job), rebuild.last_attempt(job.status)
+    asked_for, last = volumes.claim_names(job), version_skew.last_attempt(job.status)
     for item in children:
         is_ours = _is_ours(item, job, asked_for) and not (
             _has_attempt(item) and _attempt(item) > last
@@ -100,14 +117,21 @@ def sort(
     return Observed(
         jobs={found.role: found for found in jobs},
         attempts=_attempts(job, owned, unreachable_nodes),
-        protection=_protection(owned),
-        claims=_claims(owned),
-        access=_access(owned + others),
+        protection=tuple(
+            _reference(item)
+            for item in owned
+            if item["kind"] == NETWORK_POLICY and not _has_attempt(item) and not _is_leaving(item)
+        ),
+        claims={claim.name: claim for claim in map(_claim, _claim_manifests(owned))},
+        access={
+            item["metadata"]["name"]: tuple(item["spec"].get("accessModes") or ())
+            for item in _claim_manifests(owned + others)
+        },
         absent=absent,
         foreign=foreign,
         free=free,
         unreachable_nodes=unreachable_nodes,
-        waiting=waiting_objects.find(owned, pods_by_job, unreachable_nodes),
+        waiting=waiting_objects(owned, pods_by_job, unreachable_nodes),
     )
 
 
@@ -170,6 +194,13 @@ def _is_leaving(item: Manifest) -> bool:
     return "deletionTimestamp" in item["metadata"]
 
 
+def _time_of(text: str | None) -> datetime | None:
+    """Read a time of Kubernetes as a status keeps it, in whole seconds; None without one."""
+    if text is None:
+        return None
+    return datetime.fromisoformat(text).astimezone(UTC).replace(microsecond=0)
+
+
 def _has_attempt(item: Manifest) -> bool:
     return labels.ATTEMPT in _labels(item)
 
@@ -208,17 +239,8 @@ def _has_its_place(item: Manifest, job_name: str) -> bool:
     return item["metadata"]["name"] == name and all(map(_NUMBER.fullmatch, numbers))
 
 
-def _protection(owned: Iterable[Manifest]) -> tuple[Reference, ...]:
-    return tuple(
-        _reference(item)
-        for item in owned
-        if item["kind"] == NETWORK_POLICY and not _has_attempt(item) and not _is_leaving(item)
-    )
-
-
-def _claims(owned: Iterable[Manifest]) -> dict[str, Claim]:
-    claims = [_claim(item) for item in owned if item["kind"] == "PersistentVolumeClaim"]
-    return {claim.name: claim for claim in claims}
+def _claim_manifests(items: Iterable[Manifest]) -> list[Manifest]:
+    return [item for item in items if item["kind"] == "PersistentVolumeClaim"]
 
 
 def _claim(item: Manifest) -> Claim:
@@ -229,19 +251,10 @@ def _claim(item: Manifest) -> Claim:
         owners=tuple(metadata.get("ownerReferences") or ()),
         terminating=_is_leaving(item),
         pending=item.get("status", {}).get("phase", "Pending") == "Pending",
-        created=time_of(metadata.get("creationTimestamp")),
+        created=_time_of(metadata.get("creationTimestamp")),
         modes=tuple(item["spec"].get("accessModes") or ()),
         storage_class=item["spec"].get("storageClassName"),
     )
-
-
-def _access(items: Iterable[Manifest]) -> dict[str, tuple[str, ...]]:
-    """The access modes of the claims among some objects, by name."""
-    return {
-        item["metadata"]["name"]: tuple(item["spec"].get("accessModes") or ())
-        for item in items
-        if item["kind"] == "PersistentVolumeClaim"
-    }
 
 
 def _conditions(item: Manifest) -> dict[str, Manifest]:
@@ -284,12 +297,19 @@ def _preparation_job(
             (_termination_message(pod) for pod in pods if _phase(pod) is Phase.SUCCEEDED), None
         ),
         suspended=bool(spec.get("suspend")),
-        suspended_by_others=waiting_objects.is_suspended_by_others(item),
+        suspended_by_others=_is_suspended_by_others(item),
         queued=queue.NAME in _labels(item),
         terminating=_is_leaving(item),
         stranded=bool(stranded),
         held=held,
     )
+
+
+def _is_suspended_by_others(job: Manifest) -> bool:
+    """Whether another controller has suspended a Job: Kueue does so with each one in a queue."""
+    found = _labels(job)
+    is_ours = labels.SUSPENDED in found and queue.NAME not in found
+    return bool(job["spec"].get("suspend")) and not is_ours
 
 
 def _held(pod: Manifest) -> HeldPod | None:
@@ -329,13 +349,6 @@ def _main_container(pod: Manifest) -> Manifest:
     return next((status for status in statuses if status["name"] == names.CONTAINER), {})
 
 
-def _has_ended(pod: Manifest) -> bool:
-    """Whether every container has ended; the pod's phase follows a moment later."""
-    statuses: Sequence[Manifest] = pod.get("status", {}).get("containerStatuses") or ()
-    ended = [status for status in statuses if "terminated" in status.get("state", {})]
-    return len(ended) == len(pod["spec"].get("containers") or ()) > 0
-
-
 def _terminated(pod: Manifest) -> Manifest:
     terminated: Manifest = _main_container(pod).get("state", {}).get("terminated") or {}
     return terminated
@@ -344,10 +357,10 @@ def _terminated(pod: Manifest) -> Manifest:
 def _termination_message(pod: Manifest, job: ImageNetJob | None = None) -> str:
     """The program's termination message, or an empty text; the job is given for its members."""
     role = _labels(pod).get(labels.JOB_ROLE, "")
-    if storage.is_exceeded(pod.get("status", {})):
-        return storage.remedy(pod["status"], role)
-    if _terminated(pod).get("reason") == memory.OOM_KILLED:
-        return memory.remedy(role, job)
+    if members.exceeds_storage(pod.get("status", {})):
+        return members.storage_remedy(pod["status"], role)
+    if _terminated(pod).get("reason") == members.OOM_KILLED:
+        return members.memory_remedy(role, job)
     return str(_terminated(pod).get("message") or "").strip()
 
 
@@ -357,7 +370,7 @@ def _phase(pod: Manifest) -> Phase:
     The end of the program's container decides: an injected sidecar may keep the pod Running.
     """
     status = pod.get("status", {})
-    if storage.is_exceeded(status):
+    if members.exceeds_storage(status):
         return Phase.FAILED
     if terminated := _terminated(pod):
         return Phase.SUCCEEDED if terminated.get("exitCode") == 0 else Phase.FAILED
@@ -378,6 +391,10 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
     waiting, running = state.get("waiting") or {}, state.get("running") or {}
     terminating, out_of_reach = _is_leaving(pod), spec.get("nodeName") in unreachable_nodes
     is_finished = status.get("phase") in ("Succeeded", "Failed")
+    statuses = status.get("containerStatuses") or ()
+    ended = [item for item in statuses if "terminated" in item.get("state", {})]
+    # The pod's phase follows a moment after the last container.
+    has_ended = len(ended) == len(spec.get("containers") or ()) > 0
     reason = status.get("reason") or terminated.get("reason") or waiting.get("reason")
     return MemberPod(
         attempt=_attempt(pod),
@@ -387,24 +404,24 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         name=metadata["name"],
         uid=metadata["uid"],
         phase=_phase(pod),
-        live=not is_finished and not _has_ended(pod),
+        live=not is_finished and not has_ended,
         finished=is_finished,
         node=spec.get("nodeName"),
         exit_code=terminated.get("exitCode"),
-        reason=storage.EXCEEDED if storage.is_exceeded(status) else reason,
+        reason=members.STORAGE_EXCEEDED if members.exceeds_storage(status) else reason,
         message=_termination_message(pod, job) or status.get("message") or waiting.get("message"),
         disrupted=_disruption(pod),
         evicted=_eviction(pod),
         terminating=terminating,
-        cut_short=_is_cut_short(pod, time_of(terminated.get("finishedAt"))),
+        cut_short=_is_cut_short(pod, _time_of(terminated.get("finishedAt"))),
         out_of_reach=out_of_reach,
         gone=terminating and out_of_reach,
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
-        started_at=time_of(running.get("startedAt") or terminated.get("startedAt")),
-        finished_at=time_of(terminated.get("finishedAt")),
+        started_at=_time_of(running.get("startedAt") or terminated.get("startedAt")),
+        finished_at=_time_of(terminated.get("finishedAt")),
         leaves_result=_labels(pod).get(labels.RESULT) == labels.RESULT_EXPECTED,
-        requests=capacity.requests(spec),
-        tolerations=taints.of_pod(spec),
+        requests=gang.requests(spec),
+        tolerations=gang.tolerations_of(spec),
     )
 
 
@@ -416,13 +433,13 @@ def _is_cut_short(pod: Manifest, finished_at: datetime | None) -> bool:
     """
     requests: list[datetime | None] = []
     if (target := _conditions(pod).get("DisruptionTarget")) is not None:
-        requests.append(time_of(target.get("lastTransitionTime")))
+        requests.append(_time_of(target.get("lastTransitionTime")))
     elif _disruption(pod) is not None:
         requests.append(None)
     if _is_leaving(pod):
         metadata = pod["metadata"]
         grace_period = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
-        deleted_at = time_of(metadata["deletionTimestamp"])
+        deleted_at = _time_of(metadata["deletionTimestamp"])
         requests.append(None if deleted_at is None else deleted_at - grace_period)
     return any(time is None or finished_at is None or finished_at >= time for time in requests)
 
@@ -439,7 +456,155 @@ def _disruption(pod: Manifest) -> str | None:
     if target is not None:
         return str(target.get("reason") or "DisruptionTarget")
     status = pod.get("status", {})
-    reason = None if storage.is_exceeded(status) else status.get("reason")
-    if reason in DISRUPTION_REASONS or str(reason).startswith(restart.NO_ROOM):
+    reason = None if members.exceeds_storage(status) else status.get("reason")
+    if reason in DISRUPTION_REASONS or str(reason).startswith(members.NO_ROOM):
         return str(reason)
     return None
+
+
+def waiting_objects(
+    owned: Iterable[Manifest],
+    pods_by_job: Mapping[str, Sequence[Manifest]],
+    unreachable_nodes: frozenset[str],
+) -> tuple[WaitingObject, ...]:
+    """Return what waits among the objects of a job, by name.
+
+    Args:
+        owned: The job's objects; other kinds than members and Jobs are ignored.
+        pods_by_job: The UID of each Job → its pods.
+        unreachable_nodes: Nodes on which a pod that is deleted counts as gone.
+    """
+    found: list[WaitingObject] = []
+    for item in owned:
+        if item["kind"] == "Job":
+            found += _waiting_of_job(item, pods_by_job[item["metadata"]["uid"]])
+        elif item["kind"] == "Pod":
+            attempt = int(item["metadata"]["labels"][labels.ATTEMPT])
+            found += filter(None, [_waiting_pod(item, attempt)])
+    remaining = (
+        item for item in found if item.reason != TERMINATING or item.node not in unreachable_nodes
+    )
+    return tuple(sorted(remaining, key=lambda item: item.name))
+
+
+def _waiting_of_job(job: Manifest, pods: Sequence[Manifest]) -> list[WaitingObject]:
+    """Return the waiting pods of a Job, or the Job if it has no pod."""
+    if not _conditions(job).keys().isdisjoint({"Complete", "Failed"}) or _is_leaving(job):
+        return []
+    if not pods and _is_suspended_by_others(job):
+        held = _condition(job, "Suspended")
+        since = _time_of(held.get("lastTransitionTime") or job["metadata"].get("creationTimestamp"))
+        return [_waiting_object(job, None, QUEUED, _labels(job).get(queue.NAME, ""), since)]
+    if not pods and not job["spec"].get("suspend"):
+        since = _time_of(job["metadata"].get("creationTimestamp"))
+        return [_waiting_object(job, None, NO_PODS, since=since)]
+    runs = any(
+        pod.get("status", {}).get("phase") == "Running" and not _is_leaving(pod) for pod in pods
+    )
+    found = [_waiting_pod(pod, None, beside_running=runs) for pod in pods]
+    return [item for item in found if item is not None]
+
+
+def _waiting_pod(
+    pod: Manifest, attempt: int | None, *, beside_running: bool = False
+) -> WaitingObject | None:
+    """Return a pod that waits; None if it runs, has ended, or is held back by the operator."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+    if _is_leaving(pod):
+        if status.get("phase") in ("Succeeded", "Failed") and attempt is None:
+            return None
+        since = _time_of(metadata["deletionTimestamp"])
+        return _waiting_object(
+            pod, attempt, TERMINATING, since=since, beside_running=beside_running
+        )
+    if status.get("phase", "Pending") != "Pending":
+        return None
+    gates = {gate["name"] for gate in spec.get("schedulingGates") or ()}
+    if SCHEDULING_GATE in gates:
+        return None
+    if gates & queue.GATES:
+        since = _time_of(metadata.get("creationTimestamp"))
+        return _waiting_object(pod, attempt, QUEUED, _labels(pod).get(queue.NAME, ""), since)
+    reason, message = _why_pending(pod)
+    scheduled = _condition(pod, "PodScheduled")
+    since = _time_of(scheduled.get("lastTransitionTime") or metadata.get("creationTimestamp"))
+    if reason == NOT_SCHEDULED and scheduled:
+        since = None
+    return _waiting_object(pod, attempt, reason, message, since, beside_running)
+
+
+def _why_pending(pod: Manifest) -> tuple[str, str]:
+    """Return why a pod is pending, as its status says, with the explanation there."""
+    spec, status = pod["spec"], pod.get("status", {})
+    for container in (
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ):
+        waiting = container.get("state", {}).get("waiting") or {}
+        if waiting.get("reason") not in _ORDINARY:
+            return str(waiting["reason"]), str(waiting.get("message") or "")
+    scheduled = _condition(pod, "PodScheduled")
+    if spec.get("nodeName") or scheduled.get("status") == "True":
+        name = _running_init_container(pod)
+        return (CREATING, "") if name is None else (INITIALIZING, name)
+    is_stale = scheduled.get("reason") == _GATED and not spec.get("schedulingGates")
+    if is_stale or not scheduled.get("reason"):
+        return NOT_SCHEDULED, ""
+    return str(scheduled["reason"]), str(scheduled.get("message") or "")
+
+
+def _condition(item: Manifest, kind: str) -> Manifest:
+    """Return the condition of a type, whatever its status; empty without one."""
+    found: Sequence[Manifest] = item.get("status", {}).get("conditions") or ()
+    return next((condition for condition in found if condition["type"] == kind), {})
+
+
+def _running_init_container(pod: Manifest) -> str | None:
+    """Return the name of the init container that runs; sidecars are none."""
+    sidecars = {
+        item["name"]
+        for item in pod["spec"].get("initContainers") or ()
+        if item.get("restartPolicy") == "Always"
+    }
+    return next(
+        (
+            str(item["name"])
+            for item in pod.get("status", {}).get("initContainerStatuses") or ()
+            if "running" in item.get("state", {}) and item["name"] not in sidecars
+        ),
+        None,
+    )
+
+
+def _waiting_object(
+    item: Manifest,
+    attempt: int | None,
+    reason: str,
+    message: str = "",
+    since: datetime | None = None,
+    beside_running: bool = False,
+) -> WaitingObject:
+    metadata = item["metadata"]
+    return WaitingObject(
+        kind=item["kind"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        role=_labels(item).get(labels.JOB_ROLE, ""),
+        attempt=attempt,
+        reason=reason,
+        message=message,
+        since=since,
+        node=item["spec"].get("nodeName"),
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        beside_running=beside_running,
+        claims=() if item["spec"].get("nodeName") else tuple(_mounted_claims(item)),
+    )
+
+
+def _mounted_claims(item: Manifest) -> Iterator[str]:
+    """Yield the names of the claims that a pod mounts."""
+    for volume in item["spec"].get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            yield str(volume["persistentVolumeClaim"]["claimName"])
+        elif "ephemeral" in volume:
+            yield f"{item['metadata']['name']}-{volume['name']}"

@@ -16,40 +16,30 @@ from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     backoff,
     cleanup,
-    clock,
-    conditions,
-    figures,
+    deadlines,
     gang,
+    job_status,
     members,
-    refund,
-    restart,
-    start_errors,
     time_account,
     waiting,
 )
-from imagenet_operator.reconcile.types import Attempt, Charge, End, MemberPod
+from imagenet_operator.reconcile.types import Charge, End, MemberPod
 
 _REJECTING_MAXIMUM: Final = 16
 """How many rejecting nodes are remembered."""
-
-
-def fail_if_out_of_time(context: ReconcileContext) -> bool:
-    """Fail the job if its attempts ran for activeDeadlineSeconds in total; return whether so."""
-    seconds = context.job.spec.run_policy.active_deadline_seconds
-    if not clock.is_over(context.training.clock, seconds, context.now):
-        return False
-    message = f"training took over {seconds} s"
-    context.update(training=figures.stilled(context.training))
-    context.fail("DeadlineExceeded", message)
-    return True
 
 
 def succeed(context: ReconcileContext) -> None:
     """End the job: every worker of the attempt exited with 0."""
     # The last worker may have ended while no operator ran.
     _stop(context, max(_ends_of(context, "Succeeded"), default=context.now))
-    context.update(training=figures.final(context.training), model=_model(context))
+    claim, model = volumes.output_claim(context.job), None
     number = context.training.attempt
+    if claim is not None and job_status.leaves_model(context.training):
+        metadata = context.job.metadata
+        path = names.attempt_folder(metadata.name, metadata.uid, number)
+        model = ModelStatus(claim_name=claim, path=path)
+    context.update(training=job_status.with_result(context.training), model=model)
     message = f"all workers of attempt {number} exited with 0"
     context.set_condition("Running", False, "Succeeded", message)
     context.set_condition("Succeeded", True, "AllWorkersSucceeded", message)
@@ -57,29 +47,15 @@ def succeed(context: ReconcileContext) -> None:
     context.record_event("Succeeded", message)
 
 
-def _model(context: ReconcileContext) -> ModelStatus | None:
-    claim = volumes.output_claim(context.job)
-    if claim is None or not figures.leaves_model(context.training):
-        return None
-    metadata = context.job.metadata
-    path = names.attempt_folder(metadata.name, metadata.uid, context.training.attempt)
-    return ModelStatus(claim_name=claim, path=path)
-
-
-def _ends_of(context: ReconcileContext, *phases: str) -> list[datetime]:
-    """Return when the members in these phases ended."""
-    members = context.training.members
-    return [item.finished_at for item in members if item.phase in phases and item.finished_at]
-
-
-def _stop(context: ReconcileContext, at: datetime) -> None:
-    """Stop the clock of an attempt that has ended, and remove its present figures."""
-    stilled = figures.stilled(context.training)
-    stopped = clock.stop(stilled.clock, min(at, context.now))
-    context.update(training=stilled.model_copy(update={"clock": stopped}))
-    if context.holds("Straggling"):
-        message = f"attempt {stilled.attempt} has ended"
-        context.set_condition("Straggling", False, "AttemptEnded", message)
+def fail_if_out_of_time(context: ReconcileContext) -> bool:
+    """Fail the job if its attempts ran for activeDeadlineSeconds in total; return whether so."""
+    seconds = context.job.spec.run_policy.active_deadline_seconds
+    if not deadlines.is_over(context.training.clock, seconds, context.now):
+        return False
+    message = f"training took over {seconds} s"
+    context.update(training=job_status.stilled(context.training))
+    context.fail("DeadlineExceeded", message)
+    return True
 
 
 def end_attempt(context: ReconcileContext, end: End) -> None:
@@ -98,7 +74,7 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
             progressed_attempt=context.training.attempt,
             rejecting_nodes=None,
         )
-    rejecting = restart.rejecting_nodes(context.training.members)
+    rejecting = members.rejecting_nodes(context.training.members)
     if rejecting:
         nodes = dict.fromkeys([*(context.status.rejecting_nodes or ()), *rejecting])
         context.update(rejecting_nodes=tuple(nodes)[-_REJECTING_MAXIMUM:])
@@ -107,22 +83,43 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
         time=context.now, reason=end.reason, message=end.message, charged=charged
     )
     context.update_training(outcome=outcome)
-    running = conditions.find(context.status.conditions, "Running")
+    running = job_status.find(context.status.conditions, "Running")
     is_unplaced = running is not None and running.reason in waiting.UNPLACED
     # The next attempt is likely to wait for the same.
     if not (end.reason == gang.TIMED_OUT and is_unplaced):
         context.set_condition("Running", False, end.reason, end.message)
     limit = _limit_reached(context, end)
-    if limit is not None and end.charge is Charge.FAILURE and _suspects(context):
-        _hold(context, end)
+    is_failure = end.charge is Charge.FAILURE
+    if limit is not None and is_failure and (suspects := _suspects(context)):
+        # The charge is held until it is known whether a node is lost.
+        checked = f"checking that no node is lost: {', '.join(suspects)}"
+        message = f"{end.message}; no restart is left; {checked}"
+        context.set_condition("Running", False, end.reason, message)
+        context.update_training(next_attempt_time=None)
+        context.requeue_now()
         return
     if limit is not None:
-        reason, message = limit
-        context.fail(reason, message)
+        context.fail(*limit)
         return
     delay = _charge(context, end)
     context.update_training(next_attempt_time=None if delay is None else context.now + delay)
     context.requeue_now()
+
+
+def _stop(context: ReconcileContext, at: datetime) -> None:
+    """Stop the clock of an attempt that has ended, and remove its present figures."""
+    stilled = job_status.stilled(context.training)
+    stopped = deadlines.stop_clock(stilled.clock, min(at, context.now))
+    context.update(training=stilled.model_copy(update={"clock": stopped}))
+    if context.holds("Straggling"):
+        message = f"attempt {stilled.attempt} has ended"
+        context.set_condition("Straggling", False, "AttemptEnded", message)
+
+
+def _ends_of(context: ReconcileContext, *phases: str) -> list[datetime]:
+    """Return when the members in these phases ended."""
+    members = context.training.members
+    return [item.finished_at for item in members if item.phase in phases and item.finished_at]
 
 
 def _is_charged(context: ReconcileContext, end: End) -> bool:
@@ -140,7 +137,7 @@ def _limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | Non
         return end.reason, last
     if end.charge is Charge.START_ERROR and _wait_to_start(context) is None:
         seconds = context.job.spec.run_policy.start_deadline_seconds
-        return start_errors.REASON, f"programs could not start for {seconds} s; {last}"
+        return waiting.START_DEADLINE_EXCEEDED, f"programs could not start for {seconds} s; {last}"
     in_a_row = context.status.full_volume_attempts
     if _is_charged(context, end) and context.status.restarts >= backoff_limit:
         return "BackoffLimitExceeded", f"backoffLimit {backoff_limit} is reached; {last}"
@@ -151,114 +148,6 @@ def _limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | Non
         message = f"disrupted more than {most} times; {last}"
         return "DisruptionLimitExceeded", message
     return None
-
-
-def _suspects(context: ReconcileContext) -> dict[str, MemberPod]:
-    """Return the nodes whose loss may have ended the attempt, each with one of its pods."""
-    found = context.observed.attempts.get(context.training.attempt, Attempt(0))
-    return refund.suspects(context.training.members, members.by_name(found.members))
-
-
-def _lost(context: ReconcileContext) -> str | None:
-    """Return a member on a node whose loss may have ended the attempt, and which is lost."""
-    found = context.observed.attempts.get(context.training.attempt, Attempt(0))
-    return refund.lost(
-        context.training.members,
-        members.by_name(found.members),
-        context.observed.unreachable_nodes,
-    )
-
-
-def _hold(context: ReconcileContext, end: End) -> None:
-    """Hold the charge that would fail the job, until it is known whether a node is lost."""
-    nodes = ", ".join(_suspects(context))
-    message = f"{end.message}; no restart is left; checking that no node is lost: {nodes}"
-    context.set_condition("Running", False, end.reason, message)
-    context.update_training(next_attempt_time=None)
-    context.requeue_now()
-
-
-def review_charge(context: ReconcileContext) -> bool:
-    """Move the last charge if a node is lost since; return whether another attempt may follow."""
-    training = context.training
-    outcome = training.outcome
-    if outcome is None or not outcome.charged or outcome.reason == restart.FULL_VOLUME:
-        return True
-    # A charge that is held has planned no attempt.
-    is_held = training.next_attempt_time is None
-    is_over = refund.is_over(outcome, context.now)
-    lost = None if is_over else _lost(context)
-    if lost is not None:
-        message = f"{lost} is on a node that cannot be reached; {outcome.message}"
-        return _refund(context, End("NodeLost", message, Charge.DISRUPTION), is_held=is_held)
-    end = End(outcome.reason, outcome.message, Charge.FAILURE)
-    limit = _limit_reached(context, end) if is_held else None
-    if is_held and limit is None:
-        # The limit was raised since.
-        delay = _charge(context, end)
-        assert delay is not None
-        context.update_training(next_attempt_time=context.now + delay)
-        return True
-    if limit is not None and not is_over and _suspects(context):
-        if context.job.spec.run_policy.clean_pod_policy != "None":
-            context.delete(cleanup.running(context.observed.attempts.values()))
-        context.requeue_at(outcome.time + refund.WINDOW)
-        context.requeue_later()
-    elif limit is not None:
-        context.fail(*limit)
-    return not is_held
-
-
-def _refund(context: ReconcileContext, end: End, *, is_held: bool) -> bool:
-    """Count the end of an attempt as a disruption; return whether another attempt may follow."""
-    limit = _limit_reached(context, end)
-    if limit is not None:
-        if is_held:
-            context.fail(*limit)
-        return not is_held
-    restarts, planned = context.status.restarts, context.training.next_attempt_time
-    outcome = AttemptOutcome(time=context.now, reason=end.reason, message=end.message)
-    context.update_training(outcome=outcome)
-    if not is_held:
-        failures = max(0, context.status.consecutive_failures - 1)
-        context.update(restarts=restarts - 1, consecutive_failures=failures)
-    start = context.now + (_charge(context, end) or timedelta())
-    context.update_training(next_attempt_time=start if planned is None else min(start, planned))
-    return True
-
-
-def _wait_to_start(context: ReconcileContext) -> timedelta | None:
-    """Return the wait after an attempt whose programs could not start; None at the deadline."""
-    since = context.status.start_failures_since or context.now
-    seconds = context.job.spec.run_policy.start_deadline_seconds
-    wait = backoff.after_start_error(since, context.now, seconds, context.settings)
-    if wait is None and start_errors.is_worth_a_wait(context.job, context.status):
-        return context.settings.restart_delay_limit
-    return wait
-
-
-def _wait_after_cut_off(context: ReconcileContext) -> timedelta:
-    """Return the wait before this attempt, if the creation of the former one was cut off."""
-    former = context.job.status.training
-    if former is None or former.outcome is None or former.next_attempt_time is None:
-        return timedelta()
-    was_cut_off = former.outcome.reason == gang.CUT_OFF.reason
-    return former.next_attempt_time - former.outcome.time if was_cut_off else timedelta()
-
-
-def _withdraw(context: ReconcileContext, end: End, message: str) -> timedelta:
-    """Record an event about an attempt that got no nodes, and return the wait before the next."""
-    uid, number = context.job.metadata.uid, context.training.attempt
-    context.record_warning(end.reason, message)
-    limit = attempt_size.limit(context, context.training)
-    timeout = timedelta(seconds=limit.seconds)
-    if end is not gang.CUT_OFF:
-        if limit.can_shrink:
-            return backoff.after_disruption(uid, number, context.settings)
-        return backoff.after_withdrawal(uid, number, timeout)
-    # The cause is usually brief (the operator restarts). If it recurs, the wait doubles.
-    brief = backoff.after_withdrawal(uid, number, min(timeout, context.settings.requeue_interval))
-    return max(brief, min(2 * _wait_after_cut_off(context), timeout))
 
 
 def _charge(context: ReconcileContext, end: End) -> timedelta | None:
@@ -302,3 +191,89 @@ def _charge(context: ReconcileContext, end: End) -> timedelta | None:
         "Restarting", f"{message}; next attempt in {delay.total_seconds():.0f} s"
     )
     return delay
+
+
+def _withdraw(context: ReconcileContext, end: End, message: str) -> timedelta:
+    """Record an event about an attempt that got no nodes, and return the wait before the next."""
+    uid, number = context.job.metadata.uid, context.training.attempt
+    context.record_warning(end.reason, message)
+    limit = attempt_size.limit(context, context.training)
+    timeout = timedelta(seconds=limit.seconds)
+    if end is not gang.CUT_OFF:
+        if limit.can_shrink:
+            return backoff.after_disruption(uid, number, context.settings)
+        return backoff.after_withdrawal(uid, number, timeout)
+    # The cause is usually brief (the operator restarts). If it recurs, the wait doubles.
+    delay = backoff.after_withdrawal(uid, number, min(timeout, context.settings.requeue_interval))
+    former = context.job.status.training
+    outcome = None if former is None else former.outcome
+    start = None if former is None else former.next_attempt_time
+    if outcome is not None and start is not None and outcome.reason == gang.CUT_OFF.reason:
+        delay = max(delay, min(2 * (start - outcome.time), timeout))
+    return delay
+
+
+def _wait_to_start(context: ReconcileContext) -> timedelta | None:
+    """Return the wait after an attempt whose programs could not start; None at the deadline."""
+    since = context.status.start_failures_since or context.now
+    seconds = context.job.spec.run_policy.start_deadline_seconds
+    wait = backoff.after_start_error(since, context.now, seconds, context.settings)
+    if wait is None and waiting.is_worth_a_wait(context.job, context.status):
+        return context.settings.restart_delay_limit
+    return wait
+
+
+def review_charge(context: ReconcileContext) -> bool:
+    """Move the last charge if a node is lost since; return whether another attempt may follow."""
+    training = context.training
+    outcome = training.outcome
+    if outcome is None or not outcome.charged or outcome.reason == members.FULL_VOLUME:
+        return True
+    # A charge that is held has planned no attempt.
+    is_held = training.next_attempt_time is None
+    is_over = members.is_charge_final(outcome, context.now)
+    seen = members.by_name(context.attempt.members)
+    lost = members.lost_member(training.members, seen, context.observed.unreachable_nodes)
+    if lost is not None and not is_over:
+        message = f"{lost} is on a node that cannot be reached; {outcome.message}"
+        return _refund(context, End("NodeLost", message, Charge.DISRUPTION), is_held=is_held)
+    end = End(outcome.reason, outcome.message, Charge.FAILURE)
+    limit = _limit_reached(context, end) if is_held else None
+    if is_held and limit is None:
+        # The limit was raised since.
+        delay = _charge(context, end)
+        assert delay is not None
+        context.update_training(next_attempt_time=context.now + delay)
+        return True
+    if limit is not None and not is_over and _suspects(context):
+        if context.job.spec.run_policy.clean_pod_policy != "None":
+            context.delete(cleanup.running(context.observed.attempts.values()))
+        context.requeue_at(outcome.time + members.REFUND_WINDOW)
+        context.requeue_later()
+    elif limit is not None:
+        context.fail(*limit)
+    return not is_held
+
+
+def _suspects(context: ReconcileContext) -> dict[str, MemberPod]:
+    """Return the nodes whose loss may have ended the attempt, each with one of its pods."""
+    seen = members.by_name(context.attempt.members)
+    return members.suspect_nodes(context.training.members, seen)
+
+
+def _refund(context: ReconcileContext, end: End, *, is_held: bool) -> bool:
+    """Count the end of an attempt as a disruption; return whether another attempt may follow."""
+    limit = _limit_reached(context, end)
+    if limit is not None:
+        if is_held:
+            context.fail(*limit)
+        return not is_held
+    restarts, planned = context.status.restarts, context.training.next_attempt_time
+    outcome = AttemptOutcome(time=context.now, reason=end.reason, message=end.message)
+    context.update_training(outcome=outcome)
+    if not is_held:
+        failures = max(0, context.status.consecutive_failures - 1)
+        context.update(restarts=restarts - 1, consecutive_failures=failures)
+    start = context.now + (_charge(context, end) or timedelta())
+    context.update_training(next_attempt_time=start if planned is None else min(start, planned))
+    return True

@@ -21,22 +21,19 @@ from imagenet_operator.api.status import Clock
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
-    access,
-    clock,
-    conditions,
-    fetch,
+    deadlines,
+    job_status,
     reading,
     shared_dataset,
     suspend,
     time_account,
-    unsupported,
+    version_skew,
+    waiting,
 )
 from imagenet_operator.reconcile.types import HeldPod, Manifest, Patch, PreparationJob
 
-_WHAT = {
-    dataset.SEAL: ("Sealing", "verifying the shards"),
-}
-"""The reason and message of DatasetReady while a step runs."""
+_SEALING = ("Sealing", "verifying the shards")
+"""The reason and message of DatasetReady while the seal Job runs."""
 
 _VERIFYING = ("Verifying", "reading every byte of the shards and comparing the checksums")
 """Those of the seal Job for a dataset that was sealed before."""
@@ -83,15 +80,26 @@ def prepare(context: ReconcileContext) -> None:
     jobs = context.observed.jobs.values()
     is_held = context.unsupported or any(job.held_by_others for job in jobs)
     is_stopped = suspended or (is_held and not any(job.active for job in jobs))
-    context.update(preparation=(clock.stop if is_stopped else clock.run)(former, context.now))
+    set_clock = deadlines.stop_clock if is_stopped else deadlines.start_clock
+    context.update(preparation=set_clock(former, context.now))
     if suspended or not context.unsupported:
         context.patch(suspend.patches(jobs, suspended, was_suspended=context.was_suspended))
     if suspended:
         context.delete(suspend.withdrawn(jobs, was_suspended=context.was_suspended))
     if context.unsupported or _have_claims(context):
         _run_next_step(context)
-    if not context.holds("DatasetReady") and not context.holds("Failed"):
-        _check_deadline(context)
+    if context.holds("DatasetReady") or context.holds("Failed"):
+        return
+    seconds = context.job.spec.run_policy.preparation_deadline_seconds
+    spent = context.status.preparation or Clock()
+    if deadlines.is_over(spent, seconds, context.now):
+        message = f"preparing the dataset took over {seconds} s"
+        found = job_status.find(context.status.conditions, "DatasetReady")
+        if found is not None and found.reason == shared_dataset.REASON:
+            message = f"{message}; {found.message}"
+        context.fail("PreparationDeadlineExceeded", message)
+    else:
+        context.requeue_at(deadlines.ends_at(spent, seconds))
 
 
 def _have_claims(context: ReconcileContext) -> bool:
@@ -109,7 +117,7 @@ def _have_claims(context: ReconcileContext) -> bool:
         context.requeue_later()
         return False
     is_new = context.job.status.preparation is None
-    differing = access.differing(context.job, seen)
+    differing = waiting.differing_claims(context.job, seen)
     if is_new:
         for _, message in differing:
             context.record_warning("ClaimDiffers", message)
@@ -140,22 +148,75 @@ def _run_next_step(context: ReconcileContext) -> None:
         if index is not None and index.complete:
             _record_index(context, index)
         elif index is not None or _is_fetched(context):
-            _index(context, index)
+            former = context.status.dataset or DatasetStatus()
+            sample = None if index is None else context.sample
+            if estimates := reading.estimates(context.job, sample):
+                former = former.model_copy(update=estimates)
+                context.update(dataset=former)
+            build = partial(dataset.index_job, context.job, settings)
+            what = ("Indexing", reading.index_message(former))
+            _run(context, dataset.INDEX, index, build, what)
     elif found.sealed:
         build = partial(dataset.seal_job, context.job, found, settings)
         _verify(context, seal, build, "Reused", "it was sealed before")
     elif seal is not None and seal.complete:
         context.update(dataset=_sealed(found, seal))
         _ready(context, "Sealed", "all shards are verified")
-    elif seal is not None or (pack is not None and pack.complete) or _is_sealed_by_another(context):
-        _run(context, dataset.SEAL, seal, lambda: dataset.seal_job(context.job, found, settings))
+    elif (
+        seal is not None
+        or (pack is not None and pack.complete)
+        or shared_dataset.is_sealed(context.job, context.observed.sharers)
+    ):
+        build = partial(dataset.seal_job, context.job, found, settings)
+        _run(context, dataset.SEAL, seal, build, _SEALING)
     elif pack is not None or not _waits_for_another(context):
         build = partial(dataset.pack_job, context.job, found, settings)
         _run(context, dataset.PACK, pack, build, ("Packing", reading.pack_message(found)))
 
 
-def _is_sealed_by_another(context: ReconcileContext) -> bool:
-    return shared_dataset.is_sealed(context.job, context.observed.sharers)
+def _is_fetched(context: ReconcileContext) -> bool:
+    """Return whether the cache has the files of the source, or none is asked for.
+
+    The Job that stores them is created if it is missing; a second one finds what is stored.
+    """
+    if not context.job.spec.dataset.source.fields.is_fetched:
+        return True
+    job = context.observed.jobs.get(dataset.FETCH)
+    former = context.status.dataset or DatasetStatus()
+    progress = reading.fetch_progress(former.fetch, job, context.sample)
+    if progress is not None:
+        context.update(dataset=former.model_copy(update={"fetch": progress}))
+    if job is not None and job.complete:
+        return True
+    build = partial(dataset.fetch_job, context.job, context.settings.manifests)
+    _run(
+        context, dataset.FETCH, job, build, (time_account.FETCHING, reading.fetch_message(progress))
+    )
+    return False
+
+
+def _record_index(context: ReconcileContext, index: PreparationJob) -> None:
+    """Record the result of index; its Job runs again if the pod with the result vanished."""
+    if index.message is None:
+        if not index.terminating and not context.unsupported:
+            context.delete([index.reference])
+        return
+    try:
+        # A newer image may report more.
+        found = stored.read_known(IndexResult, index.message)
+    except ValidationError:
+        message = f"index wrote no readable result: {index.message[:200]!r}"
+        context.set_condition("DatasetReady", False, "PreparationFailed", message)
+        context.fail("PreparationFailed", message)
+        return
+    former = context.status.dataset or DatasetStatus()
+    reads = {
+        "fetch": former.fetch,
+        "listing": found.listing or former.listing,
+        "packing": found.packing and reading.by_all_pods(context.job, found.packing),
+    }
+    context.update(dataset=DatasetStatus.model_validate({**dict(found), **reads}))
+    context.requeue_now()
 
 
 def _waits_for_another(context: ReconcileContext) -> bool:
@@ -172,34 +233,27 @@ def _waits_for_another(context: ReconcileContext) -> bool:
     return True
 
 
-def _is_fetched(context: ReconcileContext) -> bool:
-    """Return whether the cache has the files of the source, or none is asked for.
-
-    The Job that stores them is created if it is missing; a second one finds what is stored.
-    """
-    if not context.job.spec.dataset.source.fields.is_fetched:
-        return True
-    job = context.observed.jobs.get(dataset.FETCH)
-    former = context.status.dataset or DatasetStatus()
-    progress = fetch.progress(former.fetch, job, context.sample)
-    if progress is not None:
-        context.update(dataset=former.model_copy(update={"fetch": progress}))
-    if job is not None and job.complete:
-        return True
-    build = partial(dataset.fetch_job, context.job, context.settings.manifests)
-    _run(context, dataset.FETCH, job, build, (time_account.FETCHING, fetch.message(progress)))
-    return False
+def _record_pack(context: ReconcileContext, pack: PreparationJob) -> None:
+    """Record the speed that one pod of pack measured, if any of them still exists."""
+    found = context.status.listed
+    if found is None or found.decoded_images_per_second is not None:
+        return
+    try:
+        result = stored.read_known(PackResult, pack.message or "")
+    except ValidationError:
+        return
+    speed = {"decoded_images_per_second": round(result.decoded_images_per_second, 1)}
+    context.update(dataset=found.model_copy(update=speed))
 
 
-def _index(context: ReconcileContext, index: PreparationJob | None) -> None:
-    """Have the images of the source listed, and say what that takes."""
-    former = context.status.dataset or DatasetStatus()
-    found = reading.estimates(context.job, context.sample if index is not None else None)
-    if found:
-        former = former.model_copy(update=found)
-        context.update(dataset=former)
-    build = partial(dataset.index_job, context.job, context.settings.manifests)
-    _run(context, dataset.INDEX, index, build, ("Indexing", reading.index_message(former)))
+def _sealed(found: DatasetStatus, seal: PreparationJob) -> DatasetStatus:
+    """Mark the dataset as complete, with the counts of seal if its pod still exists."""
+    try:
+        result = stored.read_known(SealResult, seal.message or "")
+    except ValidationError:
+        return found.model_copy(update={"sealed": True})
+    counts = {"images": result.images, "skipped_images": result.skipped}
+    return found.model_copy(update={"sealed": True, **counts})
 
 
 def _verify(
@@ -223,9 +277,12 @@ def _run(
     role: str,
     job: PreparationJob | None,
     build: Callable[[], Manifest],
-    what: tuple[str, str] | None = None,
+    what: tuple[str, str],
 ) -> None:
-    """Create the Job of a step if it is missing; fail the job if the Job failed."""
+    """Create the Job of a step if it is missing; fail the job if the Job failed.
+
+    While it runs, DatasetReady has the reason and the message of `what`.
+    """
     if job is not None and job.failure is not None and not job.terminating:
         context.set_condition("DatasetReady", False, "PreparationFailed", f"{role}: {job.failure}")
         context.fail("PreparationFailed", f"{role}: {job.failure}")
@@ -233,16 +290,52 @@ def _run(
         context.set_condition("DatasetReady", False, "Suspended", "the job is suspended")
     elif context.unsupported:
         if job is None:
-            context.set_condition("DatasetReady", False, *unsupported.why(context.unsupported))
+            context.set_condition(
+                "DatasetReady", False, *version_skew.why_unsupported(context.unsupported)
+            )
     elif job is not None and job.stranded and not job.terminating:
         context.delete([job.reference])
         context.record_warning(*node_lost(role))
     else:
         made = [] if job is not None else [build()]
         if context.create_or_wait("DatasetReady", [*missing_protection(context), *made]):
-            context.set_condition("DatasetReady", False, *(what or _WHAT[role]))
+            context.set_condition("DatasetReady", False, *what)
             if made:
                 context.warn_of_misspelled_fields()
+
+
+def _ready(context: ReconcileContext, reason: str, how: str) -> None:
+    context.set_condition("DatasetReady", True, reason, how)
+    spent = context.status.preparation or Clock()
+    context.update(preparation=deadlines.stop_clock(spent, context.now))
+    found = context.status.listed
+    left_out = f"; left out: {found.left_out}" if found is not None and found.left_out else ""
+    told = how
+    if found is not None:
+        told = (
+            f"dataset {found.key[:12]} with {found.images.train:,} + "
+            f"{found.images.validation:,} images in {found.classes} classes: {how}{left_out}"
+        )
+    context.record_event("DatasetReady", told)
+    if found is not None and found.skipped_images:
+        context.record_warning(
+            "ImagesSkipped",
+            f"{found.skipped_images:,} damaged images were left out; skipped.jsonl names them",
+        )
+    if not context.is_ready_at_once:
+        context.requeue_now()
+
+
+def missing_protection(context: ReconcileContext) -> list[Manifest]:
+    """Return the objects that protect the pods of a step and do not exist."""
+    present = {item.kind for item in context.observed.protection}
+    wanted = protection.of_preparation(context.job, context.settings.manifests)
+    return [item for item in wanted if item["kind"] not in present]
+
+
+def node_lost(role: str) -> tuple[str, str]:
+    """Return the reason and message of a Job that starts again, without its pod on a lost node."""
+    return "NodeLost", f"{role}: a pod is on a node that cannot be reached; starting again"
 
 
 def release_held(context: ReconcileContext) -> None:
@@ -282,105 +375,9 @@ def _still_runs(pod: HeldPod) -> str:
 def _is_over(context: ReconcileContext, role: str) -> bool:
     """Whether the recorded status needs a Job no more that has succeeded."""
     recorded = context.job.status
-    is_ready = conditions.holds(recorded.conditions, "DatasetReady")
+    is_ready = job_status.holds(recorded.conditions, "DatasetReady")
     if role == dataset.PUBLISH:
-        return conditions.holds(recorded.conditions, "DatasetPublished")
+        return job_status.holds(recorded.conditions, "DatasetPublished")
     if role in (dataset.FETCH, dataset.INDEX):
         return is_ready or recorded.listed is not None
     return is_ready or (role == dataset.PACK and dataset.SEAL in context.observed.jobs)
-
-
-def node_lost(role: str) -> tuple[str, str]:
-    """Return the reason and message of a Job that starts again, without its pod on a lost node."""
-    return "NodeLost", f"{role}: a pod is on a node that cannot be reached; starting again"
-
-
-def missing_protection(context: ReconcileContext) -> list[Manifest]:
-    """Return the objects that protect the pods of a step and do not exist."""
-    present = {item.kind for item in context.observed.protection}
-    wanted = protection.of_preparation(context.job, context.settings.manifests)
-    return [item for item in wanted if item["kind"] not in present]
-
-
-def _record_index(context: ReconcileContext, index: PreparationJob) -> None:
-    """Record the result of index; its Job runs again if the pod with the result vanished."""
-    if index.message is None:
-        if not index.terminating and not context.unsupported:
-            context.delete([index.reference])
-        return
-    try:
-        # A newer image may report more.
-        found = stored.read_known(IndexResult, index.message)
-    except ValidationError:
-        message = f"index wrote no readable result: {index.message[:200]!r}"
-        context.set_condition("DatasetReady", False, "PreparationFailed", message)
-        context.fail("PreparationFailed", message)
-        return
-    former = context.status.dataset or DatasetStatus()
-    reads = {
-        "fetch": former.fetch,
-        "listing": found.listing or former.listing,
-        "packing": found.packing and reading.by_all_pods(context.job, found.packing),
-    }
-    context.update(dataset=DatasetStatus.model_validate({**dict(found), **reads}))
-    context.requeue_now()
-
-
-def _record_pack(context: ReconcileContext, pack: PreparationJob) -> None:
-    """Record the speed that one pod of pack measured, if any of them still exists."""
-    found = context.status.listed
-    if found is None or found.decoded_images_per_second is not None:
-        return
-    try:
-        result = stored.read_known(PackResult, pack.message or "")
-    except ValidationError:
-        return
-    speed = {"decoded_images_per_second": round(result.decoded_images_per_second, 1)}
-    context.update(dataset=found.model_copy(update=speed))
-
-
-def _sealed(found: DatasetStatus, seal: PreparationJob) -> DatasetStatus:
-    """Mark the dataset as complete, with the counts of seal if its pod still exists."""
-    try:
-        result = stored.read_known(SealResult, seal.message or "")
-    except ValidationError:
-        return found.model_copy(update={"sealed": True})
-    counts = {"images": result.images, "skipped_images": result.skipped}
-    return found.model_copy(update={"sealed": True, **counts})
-
-
-def _ready(context: ReconcileContext, reason: str, how: str) -> None:
-    context.set_condition("DatasetReady", True, reason, how)
-    context.update(preparation=clock.stop(context.status.preparation or Clock(), context.now))
-    found = context.status.listed
-    left_out = f"; left out: {found.left_out}" if found is not None and found.left_out else ""
-    told = how if found is None else f"{_summary(found)}: {how}{left_out}"
-    context.record_event("DatasetReady", told)
-    if found is not None and found.skipped_images:
-        context.record_warning(
-            "ImagesSkipped",
-            f"{found.skipped_images:,} damaged images were left out; skipped.jsonl names them",
-        )
-    if not context.is_ready_at_once:
-        context.requeue_now()
-
-
-def _summary(found: DatasetStatus) -> str:
-    images = found.images
-    return (
-        f"dataset {found.key[:12]} with {images.train:,} + {images.validation:,} images "
-        f"in {found.classes} classes"
-    )
-
-
-def _check_deadline(context: ReconcileContext) -> None:
-    seconds = context.job.spec.run_policy.preparation_deadline_seconds
-    spent = context.status.preparation or Clock()
-    if clock.is_over(spent, seconds, context.now):
-        message = f"preparing the dataset took over {seconds} s"
-        found = conditions.find(context.status.conditions, "DatasetReady")
-        if found is not None and found.reason == shared_dataset.REASON:
-            message = f"{message}; {found.message}"
-        context.fail("PreparationDeadlineExceeded", message)
-    else:
-        context.requeue_at(clock.ends_at(spent, seconds))

@@ -15,7 +15,7 @@ from typing import Final
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import dataset, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import conditions, suspend, waiting
+from imagenet_operator.reconcile.policies import job_status, suspend, waiting
 from imagenet_operator.reconcile.preparation import missing_protection, node_lost
 from imagenet_operator.reconcile.types import Observed, PreparationJob
 
@@ -27,7 +27,10 @@ def publish(context: ReconcileContext) -> None:
     """Take the next step of publishing, if the job asks for it and its dataset is ready."""
     if not is_under_way(context.job, context.observed):
         return
-    job, suspended = context.observed.jobs.get(dataset.PUBLISH), _is_suspended(context)
+    job = context.observed.jobs.get(dataset.PUBLISH)
+    # A job that has ended cannot be suspended.
+    has_ended = context.status.completion_time is not None
+    suspended = context.job.spec.run_policy.suspend and not has_ended
     if job is not None and job.has_ended:
         _record_end(context, job)
     elif suspended:
@@ -37,7 +40,9 @@ def publish(context: ReconcileContext) -> None:
     elif job is None:
         _begin(context)
     elif job.stranded and not job.terminating and not context.unsupported:
-        _start_again(context, job)
+        # The next one continues the upload.
+        context.delete([job.reference])
+        context.record_warning(*node_lost(dataset.PUBLISH))
     elif context.unsupported or context.create_or_wait(CONDITION, missing_protection(context)):
         _explain(context)
     if job is not None and not context.unsupported:
@@ -50,17 +55,11 @@ def is_under_way(job: ImageNetJob, observed: Observed) -> bool:
     """Whether a dataset is to be published, and its end is not recorded."""
     if job.spec.dataset.publish is None:
         return False
-    found = conditions.find(job.status.conditions, CONDITION)
+    found = job_status.find(job.status.conditions, CONDITION)
     if found is not None and found.reason in (PUBLISHED, FAILED):
         return False
-    is_ready = conditions.holds(job.status.conditions, "DatasetReady")
+    is_ready = job_status.holds(job.status.conditions, "DatasetReady")
     return is_ready or dataset.PUBLISH in observed.jobs
-
-
-def _is_suspended(context: ReconcileContext) -> bool:
-    """Whether the job is suspended; one that has ended cannot be."""
-    has_ended = context.status.completion_time is not None
-    return context.job.spec.run_policy.suspend and not has_ended
 
 
 def _never_starts(context: ReconcileContext, job: PreparationJob | None) -> str | None:
@@ -70,7 +69,7 @@ def _never_starts(context: ReconcileContext, job: PreparationJob | None) -> str 
     """
     ended, now = context.status.completion_time, context.now
     limit = timedelta(seconds=context.job.spec.run_policy.start_deadline_seconds)
-    condition = conditions.find(context.status.conditions, CONDITION)
+    condition = job_status.find(context.status.conditions, CONDITION)
     if job is None:
         if ended is None or now < ended + limit or condition is None:
             return None
@@ -116,12 +115,6 @@ def _begin(context: ReconcileContext) -> None:
         context.set_condition(CONDITION, False, "Publishing", "uploading the dataset")
 
 
-def _start_again(context: ReconcileContext, job: PreparationJob) -> None:
-    """Delete a Job that waits for a pod on a lost node; the next one continues the upload."""
-    context.delete([job.reference])
-    context.record_warning(*node_lost(dataset.PUBLISH))
-
-
 def _record_end(context: ReconcileContext, job: PreparationJob) -> None:
     """Record the end of the Job, which may be deleted then."""
     url = context.job.spec.dataset.publish_url
@@ -137,7 +130,7 @@ def _record_end(context: ReconcileContext, job: PreparationJob) -> None:
 def _explain(context: ReconcileContext) -> None:
     """Set the condition to the cause of a wait, if the Job's pod waits."""
     objects = [item for item in context.observed.waiting if item.role == dataset.PUBLISH]
-    former = conditions.find(context.job.status.conditions, CONDITION)
+    former = job_status.find(context.job.status.conditions, CONDITION)
     message = "" if former is None else former.message
     wait = waiting.find(objects, context.observed.events or {}, context.now, message)
     if wait is None:

@@ -9,7 +9,6 @@ write that records the outcome also records how the members ended.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from imagenet_operator.api.status import Clock, MemberStatus, TrainingStatus
@@ -19,24 +18,17 @@ from imagenet_operator.reconcile import attempt_size, outcome
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     cleanup,
-    clock,
-    conditions,
     data_wait,
-    elastic,
-    figures,
+    deadlines,
     gang,
+    job_status,
     members,
-    progress,
-    rebuild,
-    restart,
-    result,
-    start_errors,
     stragglers,
     suspend,
-    unsupported,
+    version_skew,
+    waiting,
 )
-from imagenet_operator.reconcile.policies import waiting as waiting_causes
-from imagenet_operator.reconcile.types import Attempt, End, MemberPod
+from imagenet_operator.reconcile.types import End, MemberPod
 
 _SCHEDULING = "Scheduling"
 """The reason of Running until all members have nodes."""
@@ -54,10 +46,13 @@ def train(context: ReconcileContext) -> None:
         return
     seen = _record(context)
     is_whole = seen.keys() == {member.name for member in training.members}
-    if is_adopted and not (is_whole and _is_of_this_spec(context, seen)):
+    # The spec may change before the job's start is recorded, and while the job is suspended.
+    generation = context.job.metadata.generation
+    is_of_this_spec = all(member.generation == generation for member in seen.values())
+    if is_adopted and not (is_whole and is_of_this_spec):
         _end(context, attempt_size.cut_off(context), seen)
     elif members.succeeded(context.training.members):
-        if (no_result := result.verdict(context.training)) is None:
+        if (no_result := members.no_result(context.training)) is None:
             outcome.succeed(context)
         else:
             outcome.end_attempt(context, no_result)
@@ -67,30 +62,46 @@ def train(context: ReconcileContext) -> None:
         _go_on(context, seen)
 
 
-def _adopt(context: ReconcileContext) -> bool:
-    """Take over an attempt that was created but not recorded, if there is one."""
-    newest = max(context.observed.attempts, default=None)
-    training = context.status.training
-    if newest is None or (training is not None and newest <= training.attempt):
-        return False
+def _between_attempts(context: ReconcileContext) -> None:
+    """Delete the former attempts, then start the next one when its time has come."""
+    if context.status.training is not None and not outcome.review_charge(context):
+        return
+    policy, former = context.job.spec.run_policy, context.status.training
+    if _is_charged(context.job.status.training) and not _is_charged(former):
+        # The start of the next attempt may be cut off, and then only its pods would be known.
+        context.requeue_now()
+        return
+    # Suspended means that no pod is left.
+    keeps = policy.clean_pod_policy == "None" and not policy.suspend
+    kept = former.attempt if former is not None and keeps and _is_charged(former) else None
+    context.delete(cleanup.attempts(context.observed.attempts.values(), kept))
+    if any(attempt.unfinished for attempt in context.observed.attempts.values()):
+        context.requeue_later()
+        return
+    if policy.suspend:
+        return
+    start = None if former is None else former.next_attempt_time
+    if start is not None and context.now < start:
+        context.requeue_at(start)
+        return
+    if former is not None and outcome.fail_if_out_of_time(context):
+        return
     if context.unsupported:
-        # A newer operator has created it, and what it planned is not known.
-        existing = rebuild.existing(context.observed.attempts[newest].members)
-        if existing:
-            _begin(context, newest, existing)
-        return False
+        context.set_condition("Running", False, *version_skew.why_unsupported(context.unsupported))
+        return
+    number = 0 if former is None else former.attempt + 1
+    if not attempt_size.is_recorded(context):
+        attempt_size.choose(context, number)
+        return
     workers = attempt_size.recorded(context)
-    manifests = builder.build(context.described, newest, context.settings.manifests, workers)
-    _begin(context, newest, members.planned(manifests))
-    return True
+    manifests = builder.build(context.described, number, context.settings.manifests, workers)
+    if context.create_or_wait("Running", manifests):
+        _begin(context, number, members.planned(manifests))
+        context.warn_of_misspelled_fields()
 
 
-def _is_of_this_spec(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> bool:
-    """Whether an attempt that is taken over was created from the present spec.
-
-    The spec may change before the job's start is recorded, and while the job is suspended.
-    """
-    return all(member.generation == context.job.metadata.generation for member in seen.values())
+def _is_charged(training: TrainingStatus | None) -> bool:
+    return training is not None and training.outcome is not None and training.outcome.charged
 
 
 def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, ...]) -> None:
@@ -128,8 +139,7 @@ def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, 
 def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
     """Record the attempt's members and figures, and return the pods that exist by name."""
     training, now = context.training, context.now
-    attempt = context.observed.attempts.get(training.attempt, Attempt(training.attempt))
-    seen = members.by_name(attempt.members)
+    seen = members.by_name(context.attempt.members)
     recorded = members.recorded(training.members, seen, now)
     changes: dict[str, Any] = {
         "members": recorded,
@@ -146,11 +156,11 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
     if training.running_time is None and all(
         member.phase in ("Running", "Succeeded") for member in recorded
     ):
-        changes |= {"running_time": now, "clock": clock.run(training.clock, now)}
+        changes |= {"running_time": now, "clock": deadlines.start_clock(training.clock, now)}
         context.update(start_failures_since=None)
     global_batch_size = context.job.spec.training.batch_size
     updated = training.model_copy(update=changes)
-    context.update(training=figures.carried(updated, context.sample, global_batch_size))
+    context.update(training=job_status.with_sample(updated, context.sample, global_batch_size))
     if context.training.compiled == 0 and training.compiled != 0:
         context.record_warning(
             "TrainingWithoutCompiledCode",
@@ -158,78 +168,71 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
             f"and is slower; kubectl logs {context.training.rank0_pod} says why. "
             "spec.training.compile: false leaves it out",
         )
-    _compare_reading(context)
-    return seen
-
-
-def _compare_reading(context: ReconcileContext) -> None:
-    """Record how fast the workers read beside the network; an event if they wait too long."""
     training = context.training
     found = data_wait.carried(training.data_wait, context.job, training.attempt, context.sample)
     context.update_training(data_wait=found)
-    if found is None or not data_wait.is_worth_an_event(found) or training.data_wait_reported:
-        return
-    context.update_training(data_wait_reported=True)
-    is_long = data_wait.is_too_long(found)
-    context.record_event(data_wait.REASON if is_long else data_wait.LAUNCHES_REASON, found.message)
+    is_reported = training.data_wait_reported
+    if found is not None and data_wait.is_worth_an_event(found) and not is_reported:
+        context.update_training(data_wait_reported=True)
+        reason = data_wait.REASON if data_wait.is_too_long(found) else data_wait.LAUNCHES_REASON
+        context.record_event(reason, found.message)
+    return seen
 
 
 def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | None:
     """Return why the attempt has to end, if it has to: the first policy that objects."""
     policy, training = context.job.spec.run_policy, context.training
-    end = (
-        restart.verdict(
-            training.members,
-            seen,
-            context.settings.exit_grace_period,
-            context.now,
-            own_program=own_program.has_command(context.job.spec.training.workers.template),
-        )
-        or (suspend.END if policy.suspend else None)
-        or _verdict_on_start(context)
-        or attempt_size.growth(context)
+    errors, now = context.status.start_errors, context.now
+    end = members.verdict(
+        training.members,
+        seen,
+        context.settings.exit_grace_period,
+        now,
+        own_program=own_program.has_command(context.job.spec.training.workers.template),
     )
-    return None if end is None else restart.excused(end, training.members, seen)
-
-
-def _verdict_on_start(context: ReconcileContext) -> End | None:
-    """Return the end of an attempt that waits for too long; not while a start error lasts."""
-    policy, errors = context.job.spec.run_policy, context.status.start_errors
-    if start_errors.is_counting(errors):
-        return None
-    training = start_errors.excused(context.training, errors)
-    return progress.verdict(
-        training, context.sample, policy.progress_deadline_seconds, context.now
-    ) or gang.verdict(training, attempt_size.limit(context, training), context.now)
+    if end is None and policy.suspend:
+        end = suspend.END
+    if end is None and not waiting.has_start_error(errors):
+        waited = waiting.without_start_errors(training, errors)
+        end = deadlines.no_progress(
+            waited, context.sample, policy.progress_deadline_seconds, now
+        ) or gang.verdict(waited, attempt_size.limit(context, waited), now)
+    end = end or attempt_size.growth(context)
+    return None if end is None else members.excused(end, training.members, seen)
 
 
 def _end(context: ReconcileContext, end: End, seen: Mapping[str, MemberPod]) -> None:
     """Record the end of the attempt, with what the size of the next one depends on."""
-    if end.reason == gang.TIMED_OUT:
-        context.update_training(**attempt_size.with_bound(context, seen))
-    elif end.reason == gang.OVER_QUOTA:
-        context.update_training(**attempt_size.with_admitted(context, seen))
-    elif end.reason == elastic.GROWING:
-        context.update_training(**attempt_size.with_growth(context))
+    context.update_training(**attempt_size.ended(context, end, seen))
     outcome.end_attempt(context, end)
 
 
 def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
     """Do what a live attempt needs: its shared objects, lifted gates, conditions, deadlines."""
     policy, training, settings = context.job.spec.run_policy, context.training, context.settings
-    if not context.unsupported and not _has_shared_objects(context):
-        return
-    context.delete(cleanup.attempts(_late_pods(context)))
-    _record_running(context, waiting=_lift_gates(context, seen))
+    if not context.unsupported:
+        # Shared objects that were deleted are created again.
+        present = {item.kind for item in context.attempt.shared}
+        wanted = builder.shared(
+            context.job, training.attempt, len(training.members), settings.manifests
+        )
+        missing = [item for item in wanted if item["kind"] not in present]
+        if not context.create_or_wait("Running", missing):
+            return
+    # A request to create a pod may arrive after the operator that sent it has ended.
+    attempts = context.observed.attempts
+    late = [found for number, found in attempts.items() if number != training.attempt]
+    context.delete(cleanup.attempts(late))
+    _record_running(context, _lift_gates(context, seen))
     _record_stragglers(context)
     context.requeue_at(
-        clock.ends_at(training.clock, policy.active_deadline_seconds),
-        restart.deadline(training.members, settings.exit_grace_period),
+        deadlines.ends_at(training.clock, policy.active_deadline_seconds),
+        members.helper_deadline(training.members, settings.exit_grace_period),
     )
-    if not start_errors.is_counting(context.status.start_errors):
-        waited = start_errors.excused(training, context.status.start_errors)
+    if not waiting.has_start_error(context.status.start_errors):
+        waited = waiting.without_start_errors(training, context.status.start_errors)
         context.requeue_at(
-            progress.next_check(
+            deadlines.next_progress_check(
                 waited,
                 context.sample,
                 policy.progress_deadline_seconds,
@@ -242,7 +245,23 @@ def _go_on(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> None:
         context.requeue_later()
 
 
-def _record_running(context: ReconcileContext, waiting: str) -> None:
+def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str:
+    """Lift the gates once all members fit; return what the gang waits for, for people."""
+    if context.unsupported:
+        return _WAITING
+    missing = gang.missing(seen, context.observed.free)
+    if missing is None:
+        context.patch(gang.lift_gates(seen))
+        return _WAITING
+    found = f"waiting until all members fit: {missing}"
+    former = job_status.find(context.status.conditions, "Running")
+    # One node more or less that is full is not worth a write.
+    if former is not None and job_status.equal_without_numbers(found, former.message):
+        return former.message
+    return found
+
+
+def _record_running(context: ReconcileContext, awaited: str) -> None:
     """Set the condition Running by what the members wait for."""
     training = context.training
     if training.running_time is not None:
@@ -255,24 +274,20 @@ def _record_running(context: ReconcileContext, waiting: str) -> None:
     elif training.bound_time is not None:
         message = "all members have nodes; waiting for them to run"
         context.set_condition("Running", False, "Starting", message)
-    elif not (_is_unplaced(context) and _may_still_be_unplaced(training, context.now)):
-        context.set_condition("Running", False, _SCHEDULING, waiting)
+    else:
+        # The attempt before was withdrawn because the scheduler did not place its pods, and this
+        # one is too young to know. A condition that changed with each attempt would hide from an
+        # alert how long the job waits.
+        since = training.schedulable_time
+        is_young = since is not None and context.now < since + waiting.EVENTS_AFTER
+        if not (is_young and _is_unplaced(context)):
+            context.set_condition("Running", False, _SCHEDULING, awaited)
 
 
 def _is_unplaced(context: ReconcileContext) -> bool:
     """Whether the condition says that the scheduler does not place a pod."""
-    found = conditions.find(context.status.conditions, "Running")
-    return found is not None and found.reason in waiting_causes.UNPLACED
-
-
-def _may_still_be_unplaced(training: TrainingStatus, now: datetime) -> bool:
-    """Whether an attempt is too young to know whether the scheduler places its pods.
-
-    The attempt before was withdrawn because it did not. A condition that changed with each attempt
-    would hide from an alert how long the job waits.
-    """
-    since = training.schedulable_time
-    return since is not None and now < since + waiting_causes.EVENTS_AFTER
+    found = job_status.find(context.status.conditions, "Running")
+    return found is not None and found.reason in waiting.UNPLACED
 
 
 def _record_stragglers(context: ReconcileContext) -> None:
@@ -295,81 +310,19 @@ def _record_stragglers(context: ReconcileContext) -> None:
         context.record_event("StragglerRecovered", message)
 
 
-def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str:
-    """Lift the gates once all members fit; return what the gang waits for, for people."""
-    if context.unsupported:
-        return _WAITING
-    missing = gang.missing(seen, context.observed.free)
-    if missing is None:
-        context.patch(gang.lift_gates(seen))
-        return _WAITING
-    found = f"waiting until all members fit: {missing}"
-    former = conditions.find(context.status.conditions, "Running")
-    # One node more or less that is full is not worth a write.
-    if former is not None and conditions.equal_without_numbers(found, former.message):
-        return former.message
-    return found
-
-
-def _late_pods(context: ReconcileContext) -> list[Attempt]:
-    """Return former attempts of which pods appeared after all of them were deleted.
-
-    A request to create a pod may arrive after the operator that sent it has ended.
-    """
-    current = context.training.attempt
-    return [found for number, found in context.observed.attempts.items() if number != current]
-
-
-def _has_shared_objects(context: ReconcileContext) -> bool:
-    """Create shared objects again that were deleted; return whether no name of them is taken."""
-    number = context.training.attempt
-    attempt = context.observed.attempts.get(number, Attempt(number))
-    present = {item.kind for item in attempt.shared}
-    wanted = builder.shared(
-        context.job, number, len(context.training.members), context.settings.manifests
-    )
-    missing = [item for item in wanted if item["kind"] not in present]
-    return context.create_or_wait("Running", missing)
-
-
-def _is_charged(training: TrainingStatus | None) -> bool:
-    return training is not None and training.outcome is not None and training.outcome.charged
-
-
-def _between_attempts(context: ReconcileContext) -> None:
-    """Delete the former attempts, then start the next one when its time has come."""
-    if context.status.training is not None and not outcome.review_charge(context):
-        return
-    policy, former = context.job.spec.run_policy, context.status.training
-    if _is_charged(context.job.status.training) and not _is_charged(former):
-        # The start of the next attempt may be cut off, and then only its pods would be known.
-        context.requeue_now()
-        return
-    # Suspended means that no pod is left.
-    keeps = policy.clean_pod_policy == "None" and not policy.suspend
-    kept = former.attempt if former is not None and keeps and _is_charged(former) else None
-    context.delete(cleanup.attempts(context.observed.attempts.values(), kept))
-    if any(attempt.unfinished for attempt in context.observed.attempts.values()):
-        context.requeue_later()
-        return
+def _adopt(context: ReconcileContext) -> bool:
+    """Take over an attempt that was created but not recorded, if there is one."""
+    newest = max(context.observed.attempts, default=None)
     training = context.status.training
-    start = None if training is None else training.next_attempt_time
-    if context.job.spec.run_policy.suspend:
-        return
-    if start is not None and context.now < start:
-        context.requeue_at(start)
-        return
-    if training is not None and outcome.fail_if_out_of_time(context):
-        return
+    if newest is None or (training is not None and newest <= training.attempt):
+        return False
     if context.unsupported:
-        context.set_condition("Running", False, *unsupported.why(context.unsupported))
-        return
-    number = 0 if training is None else training.attempt + 1
-    if not attempt_size.is_recorded(context):
-        attempt_size.choose(context, number)
-        return
+        # A newer operator has created it, and what it planned is not known.
+        existing = version_skew.existing(context.observed.attempts[newest].members)
+        if existing:
+            _begin(context, newest, existing)
+        return False
     workers = attempt_size.recorded(context)
-    manifests = builder.build(context.described, number, context.settings.manifests, workers)
-    if context.create_or_wait("Running", manifests):
-        _begin(context, number, members.planned(manifests))
-        context.warn_of_misspelled_fields()
+    manifests = builder.build(context.described, newest, context.settings.manifests, workers)
+    _begin(context, newest, members.planned(manifests))
+    return True

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import Problem
 from imagenet_operator.manifests.names import SCHEDULING_GATE
-from imagenet_operator.reconcile.waiting_objects import ObjectEvent, Refusal, WaitingObject
 
 Manifest = dict[str, Any]
 """A Kubernetes-shaped object, as its JSON would be."""
@@ -382,6 +381,82 @@ class Claim:
     def is_older_than(self, time: datetime | None) -> bool:
         """Whether it was created before a time, such as the creation of the job."""
         return self.created is not None and time is not None and self.created < time
+
+
+TERMINATING: Final = "Terminating"
+"""The reason of a pod that is being deleted."""
+
+NO_PODS: Final = "NoPods"
+"""The reason of a Job that has no pod at all."""
+
+NOT_SCHEDULED: Final = "NotScheduled"
+"""The reason of a pod that no scheduler has handled."""
+
+CREATING: Final = "ContainerCreating"
+"""The reason of a pod that has a node, but no container that ran or failed to start."""
+
+INITIALIZING: Final = "PodInitializing"
+"""The reason of a pod of which an init container runs."""
+
+QUEUED: Final = "Queued"
+"""The reason of what a queue holds back."""
+
+
+@dataclass(frozen=True)
+class WaitingObject:
+    """A pod that has not started or is being deleted, or a Job that has no pod.
+
+    Attributes:
+        kind: Pod or Job.
+        role: Its role in the job; pods of one role have one template.
+        attempt: The attempt of a member; None for an object of the preparation.
+        reason: A container's reason, the scheduler's, or one of the constants above.
+        message: The explanation of the kubelet or the scheduler, or the name of the queue.
+        since: When it was created, was first not scheduled, got its node, or when its grace period
+            ended; None if its gates are gone and the scheduler has not handled it since.
+        node: The node of a pod, if it has one.
+        finalizers: What its deletion waits for, beside the node.
+        beside_running: Whether another pod of the same Job runs.
+        claims: The claims of a pod without a node, by name.
+    """
+
+    kind: str
+    name: str
+    uid: str
+    role: str
+    attempt: int | None
+    reason: str
+    message: str = ""
+    since: datetime | None = None
+    node: str | None = None
+    finalizers: tuple[str, ...] = ()
+    beside_running: bool = False
+    claims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The last refusal of the API server to create, delete or patch something for the job."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class ObjectEvent:
+    """The Event that says most about a waiting object, or about a claim that it waits for.
+
+    Of what waits in a queue, it has the words of the queue, and the reason `QUEUED`.
+
+    Attributes:
+        reason: The Event's.
+        message: The Event's.
+        claim: The claim that the Event is about, with its class and access modes; empty if it is
+            about the object.
+    """
+
+    reason: str
+    message: str
+    claim: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.reconcile.policies.conditions import holds
+from imagenet_operator.reconcile.policies.job_status import holds
 
 
 class PointStatus(Enum):

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from imagenet_operator.api.status import Status
-from imagenet_operator.reconcile.policies.figures import is_worth_a_write
+from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import Decision
 from support.job_stories import (

@@ -10,8 +10,8 @@ import pytest
 
 from imagenet_operator.errors import Problem
 from imagenet_operator.reconcile import explanation
-from imagenet_operator.reconcile.policies.figures import is_worth_a_write
-from imagenet_operator.reconcile.waiting_objects import ObjectEvent
+from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
+from imagenet_operator.reconcile.types import ObjectEvent
 from support.job_stories import (
     condition_of,
     creating,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from imagenet_operator.reconcile.policies.figures import is_worth_a_write
+from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from support.job_stories import (
     condition_of,
     creating,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from imagenet_operator.reconcile.policies.refund import WINDOW
+from imagenet_operator.reconcile.policies.members import REFUND_WINDOW
 from support.job_stories import (
     condition_of,
     ended_well,
@@ -77,7 +77,7 @@ def test_a_charge_that_moved_is_no_failure_of_a_row() -> None:
 def test_the_charge_moves_until_five_minutes_are_over() -> None:
     cluster = crashed(1)
     end_the_rest(cluster)
-    cluster.now += WINDOW - timedelta(seconds=1)
+    cluster.now += REFUND_WINDOW - timedelta(seconds=1)
     cluster.notice("b")
     moved = cluster.reconcile()
     assert moved.create == (), "a start that is cut off would lose it"
@@ -89,7 +89,7 @@ def test_the_charge_moves_until_five_minutes_are_over() -> None:
 def test_a_node_that_is_lost_later_explains_nothing() -> None:
     cluster = crashed(1)
     end_the_rest(cluster)
-    cluster.now += WINDOW
+    cluster.now += REFUND_WINDOW
     cluster.notice("b")
     cluster.settle()
     assert ended_well(cluster)
@@ -125,7 +125,7 @@ def test_the_last_charge_is_held_and_moves() -> None:
 def test_the_last_charge_is_held_for_five_minutes_at_most(policy: str) -> None:
     cluster = crashed(0, policy)
     end_the_rest(cluster)
-    cluster.now += WINDOW - timedelta(seconds=1)
+    cluster.now += REFUND_WINDOW - timedelta(seconds=1)
     cluster.reconcile()
     assert cluster.status.completion_time is None
     cluster.now += timedelta(seconds=1)

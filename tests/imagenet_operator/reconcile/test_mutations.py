@@ -16,7 +16,7 @@ from imagenet_operator.manifests import attempt, labels, names, protection
 from imagenet_operator.reconcile import decide, outcome
 from imagenet_operator.reconcile import publishing as publish
 from imagenet_operator.reconcile.context import ReconcileContext
-from imagenet_operator.reconcile.policies import cleanup, conditions, gang, members, progress
+from imagenet_operator.reconcile.policies import cleanup, deadlines, gang, job_status, members
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import Attempt, End, Observed
 from support.job_table import BUCKET, PREPARED, manifest
@@ -219,7 +219,7 @@ def believes_in_any_success(patch: Patch) -> None:
 
 
 def never_misses_progress(patch: Patch) -> None:
-    patch.setattr(progress, "verdict", lambda *_: None)
+    patch.setattr(deadlines, "no_progress", lambda *_: None)
 
 
 def makes_wrong_labels(patch: Patch) -> None:
@@ -296,7 +296,7 @@ def fails_with_its_upload(patch: Patch) -> None:
 
 def publishes_again(patch: Patch) -> None:
     def is_ready(job: ImageNetJob, _: object) -> bool:
-        return conditions.holds(job.status.conditions, "DatasetReady")
+        return job_status.holds(job.status.conditions, "DatasetReady")
 
     patch.setattr(publish, "is_under_way", is_ready)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from imagenet_operator.reconcile import explanation
-from imagenet_operator.reconcile.waiting_objects import ObjectEvent, Refusal
+from imagenet_operator.reconcile.types import ObjectEvent, Refusal
 from support.job_stories import condition_of, creating, decided, make, observed, running
 
 QUOTA = Refusal('pods "digits-r0-worker-1" is forbidden: exceeded quota: small, used: pods=4')

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.quantities import parse
-from imagenet_operator.reconcile.policies import capacity, taints
-from imagenet_operator.reconcile.policies.capacity import Rooms
+from imagenet_operator.reconcile.policies import gang
+from imagenet_operator.reconcile.policies.gang import Rooms
 from imagenet_operator.reconcile.types import Capacity, Room
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -47,7 +47,7 @@ def free(nodes: Iterable[Manifest], pods: Iterable[Manifest], taken: Taken = _NO
     """
     rooms = Rooms(
         {
-            node["metadata"]["name"]: Room(_allocatable(node), taints.of_node(node["spec"]))
+            node["metadata"]["name"]: Room(_allocatable(node), gang.taints_of(node["spec"]))
             for node in nodes
             if is_reachable(node)
         }
@@ -60,16 +60,16 @@ def free(nodes: Iterable[Manifest], pods: Iterable[Manifest], taken: Taken = _NO
         if name is None:
             unbound.append(pod)
         else:
-            rooms.put_on(name, capacity.requests(pod["spec"]))
+            rooms.put_on(name, gang.requests(pod["spec"]))
     for pod in unbound:
-        rooms.put(capacity.requests(pod["spec"]), taints.of_pod(pod["spec"]))
+        rooms.put(gang.requests(pod["spec"]), gang.tolerations_of(pod["spec"]))
     return rooms.left()
 
 
 def add(taken: dict[str, dict[str, Fraction]], pod: Manifest) -> None:
     """Add the requests of a bound pod to its node."""
     amounts = taken.setdefault(pod["spec"]["nodeName"], {})
-    for resource, amount in {_PODS: Fraction(1), **capacity.requests(pod["spec"])}.items():
+    for resource, amount in {_PODS: Fraction(1), **gang.requests(pod["spec"])}.items():
         amounts[resource] = amounts.get(resource, Fraction(0)) + amount
 
 

@@ -24,7 +24,7 @@ from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, NOT_FOUND, A
 from imagenet_operator.clusters.kubernetes.kinds import EVENT, WORKLOAD
 from imagenet_operator.manifests import names
 from imagenet_operator.reconcile.policies import waiting
-from imagenet_operator.reconcile.waiting_objects import QUEUED, ObjectEvent, WaitingObject
+from imagenet_operator.reconcile.types import QUEUED, ObjectEvent, WaitingObject
 
 LOGGER = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.reconcile.decide import is_finished
-from imagenet_operator.reconcile.policies import conditions
+from imagenet_operator.reconcile.policies import job_status
 from imagenet_operator.reconcile.types import Decision
 
 
@@ -58,8 +58,8 @@ def _ends(before: Status, after: Status) -> bool:
 
 def _is_suspended(before: Status, after: Status) -> bool:
     """Whether the job becomes Suspended, which means that no pod of it is left."""
-    was = conditions.holds(before.conditions, "Suspended")
-    return conditions.holds(after.conditions, "Suspended") and not was
+    was = job_status.holds(before.conditions, "Suspended")
+    return job_status.holds(after.conditions, "Suspended") and not was
 
 
 def _is_lost(before: Status, after: Status) -> bool:

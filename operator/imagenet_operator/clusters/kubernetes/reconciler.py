@@ -32,10 +32,16 @@ from imagenet_operator.clusters.kubernetes.cluster import (
 from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsistency, required
 from imagenet_operator.clusters.kubernetes.refusals import Refusals
 from imagenet_operator.manifests import volumes
-from imagenet_operator.reconcile import attempt_size, explanation, observe, rejection
+from imagenet_operator.reconcile import attempt_size, explanation, observe
 from imagenet_operator.reconcile.context import EVENT_MAXIMUM
-from imagenet_operator.reconcile.decide import decide, is_finished, is_resuming
-from imagenet_operator.reconcile.policies import gang, rebuild
+from imagenet_operator.reconcile.decide import (
+    decide,
+    is_finished,
+    is_resuming,
+    reject,
+    rejection_reason,
+)
+from imagenet_operator.reconcile.policies import gang, version_skew
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import Capacity, Decision, Event, Observed
@@ -250,12 +256,12 @@ class Reconciler:
             profile = self._settings.manifests.template_profile
             faults = stored_job.faults(view.found, view.stored.manifest(), profile)
             if faults:
-                reason, message = rejection.reason_of(faults), stored_job.in_words(faults)
-                return rejection.reject(job, reason, message, time, self._settings)
+                reason, message = rejection_reason(faults), stored_job.in_words(faults)
+                return reject(job, reason, message, time, self._settings)
         is_tried = not is_finished(job.status) and not _has_created(job)
         verdict = self._cluster.dry_runs.verdict(job) if is_tried else None
         if verdict is not None and verdict.rejection is not None:
-            return rejection.reject(job, *verdict.rejection, time, self._settings)
+            return reject(job, *verdict.rejection, time, self._settings)
         key = key_of(job)
         observed = replace(view.observed, free=free, refusal=self._refusals.latest.get(key))
         return decide(job, observed, self._latest(key, view.stored.uid), time, self._settings)
@@ -275,9 +281,7 @@ class Reconciler:
             applied = await apply(self._cluster, job, decision)
         except Invalid as error:
             # The template is invalid, and the API server will always refuse it.
-            decision = rejection.reject(
-                job, "InvalidTemplate", str(error), self._clock(), self._settings
-            )
+            decision = reject(job, "InvalidTemplate", str(error), self._clock(), self._settings)
             applied = await apply(self._cluster, job, decision)
         except Conflict:
             await self._cluster.refresh_job(key)
@@ -328,7 +332,7 @@ class Reconciler:
 
 
 def _is_new(job: ImageNetJob) -> bool:
-    return not rebuild.was_started(job.status) and not is_finished(job.status)
+    return not version_skew.was_started(job.status) and not is_finished(job.status)
 
 
 def _has_created(job: ImageNetJob) -> bool:

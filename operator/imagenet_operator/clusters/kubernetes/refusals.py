@@ -10,8 +10,7 @@ from typing import Final
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes.client import ApiError
 from imagenet_operator.reconcile.context import EVENT_MAXIMUM
-from imagenet_operator.reconcile.types import Event
-from imagenet_operator.reconcile.waiting_objects import Refusal
+from imagenet_operator.reconcile.types import Event, Refusal
 
 _NAMES_AND_NUMBERS: Final = re.compile(r'"[^"]*"|[0-9]+')
 

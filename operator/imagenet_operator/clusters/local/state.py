@@ -27,7 +27,7 @@ from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.api.status import Clock
 from imagenet_operator.api.time_status import TimeStatus
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.reconcile.policies import clock, time_account
+from imagenet_operator.reconcile.policies import deadlines, time_account
 
 _VERSION = 1
 
@@ -277,7 +277,7 @@ def _stilled(status: Manifest, at: datetime) -> Manifest:
 
 
 def _stopped(written: Manifest, at: datetime) -> Manifest:
-    stopped = clock.stop(Clock.model_validate(written), at)
+    stopped = deadlines.stop_clock(Clock.model_validate(written), at)
     return stopped.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

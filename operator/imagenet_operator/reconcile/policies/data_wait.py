@@ -169,7 +169,11 @@ def _share(sample: Sample) -> float | None:
 def advice(job: ImageNetJob, found: DataWaitStatus, why: Cause | None) -> str:
     """Return the cause and the fields to change, in words."""
     if why is Cause.LAUNCHES:
-        return f"GPUs wait for the program to launch steps: {_fewer_launches(job)}"
+        change = "raise spec.training.batchSize"
+        # Without a value it compiles already.
+        if job.spec.training.compile is False:
+            change = f"remove spec.training.compile, or {change}"
+        return f"GPUs wait for the program to launch steps: {change}"
     if why is Cause.READS:
         return f"most of it for records to be read: {_faster_reads(job)}"
     needed = _more_cores(job, found)
@@ -223,13 +227,6 @@ def _faster_reads(job: ImageNetJob) -> str:
     is_prepared = job.spec.dataset.volume is None
     field = "spec.dataset.source" if is_prepared else "spec.dataset.volume"
     return f"use a faster volume in {field}"
-
-
-def _fewer_launches(job: ImageNetJob) -> str:
-    training = job.spec.training
-    larger = "raise spec.training.batchSize"
-    # Without a value it compiles already.
-    return f"remove spec.training.compile, or {larger}" if training.compile is False else larger
 
 
 def _or_smaller_images(job: ImageNetJob) -> str:

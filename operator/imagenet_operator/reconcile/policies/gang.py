@@ -14,6 +14,12 @@ once. From then on the timeout holds too, because the fit is an estimate. Until 
 timeout, and the condition Running names the member that has no room. An attempt that may have
 fewer workers has one from its start.
 
+The fit is first fit, largest first, by requests and taints. A cordoned node counts as tainted, as
+for the scheduler. Affinities and node selectors are ignored, so the estimate may allow what the
+scheduler does not place: the timeout covers that, from the moment that the gates are lifted. It may
+also deny what a better packing allows. No timeout covers that, and the gang waits for more room. So
+a pod that may use several nodes takes one that few others may use.
+
 An attempt whose creation was cut off (the operator died, a quota was exceeded) is withdrawn in the
 same way, never completed: a missing pod may have existed, and may still run under its name on a
 node that cannot be reached.
@@ -21,16 +27,32 @@ node that cannot be reached.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from fractions import Fraction
+from typing import Final, Protocol
 
+from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.status import MemberStatus, TrainingStatus
 from imagenet_operator.manifests.names import SCHEDULING_GATE
-from imagenet_operator.reconcile.policies import capacity
 from imagenet_operator.reconcile.policies.members import TERMINAL
-from imagenet_operator.reconcile.types import Capacity, Charge, End, MemberPod, Patch, Phase
+from imagenet_operator.reconcile.types import (
+    Capacity,
+    Charge,
+    End,
+    Manifest,
+    MemberPod,
+    Patch,
+    Phase,
+    Room,
+    Taint,
+    Toleration,
+)
+
+Amounts = Mapping[str, Fraction]
+"""Resource name → amount in base units."""
 
 CUT_OFF = End("CreationCutOff", "not all pods were created; trying again later", Charge.WITHDRAWAL)
 """The end of an attempt that is not recorded in the status and lacks pods."""
@@ -41,6 +63,15 @@ fewer workers."""
 
 TIMED_OUT: Final = "GangTimedOut"
 """The reason of an attempt whose members were not all bound in time."""
+
+_PODS: Final = "pods"
+"""The resource of which every pod takes one, if the node reports it."""
+
+_GIBIBYTE: Final = 2**30
+
+_KEEPS_PODS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
+
+_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 @dataclass(frozen=True)
@@ -66,12 +97,17 @@ def missing(seen: Mapping[str, MemberPod], free: Capacity | None) -> str | None:
     """
     gated = _gated(seen)
     is_begun = len(gated) < len(seen)
-    return None if is_begun or free is None else capacity.shortage(gated, free)
+    return None if is_begun or free is None else shortage(gated, free)
 
 
 def lift_gates(seen: Mapping[str, MemberPod]) -> tuple[Patch, ...]:
     """Return the patches that lift the gates of all members."""
-    return tuple(_without_gate(member) for member in _gated(seen))
+    patches = []
+    for member in _gated(seen):
+        kept = [{"name": name} for name in member.gates if name != SCHEDULING_GATE]
+        merge = {"spec": {"schedulingGates": kept}}
+        patches.append(Patch("Pod", member.name, member.uid, merge))
+    return tuple(patches)
 
 
 def is_held_back(seen: Mapping[str, MemberPod]) -> bool:
@@ -117,6 +153,226 @@ def _gated(seen: Mapping[str, MemberPod]) -> list[MemberPod]:
     return [member for member in seen.values() if SCHEDULING_GATE in member.gates]
 
 
-def _without_gate(member: MemberPod) -> Patch:
-    kept = [{"name": name} for name in member.gates if name != SCHEDULING_GATE]
-    return Patch("Pod", member.name, member.uid, {"spec": {"schedulingGates": kept}})
+class Demand(Protocol):
+    """A pod that needs room, such as a `MemberPod`."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def requests(self) -> Amounts:
+        """Its resource requests."""
+
+    @property
+    def tolerations(self) -> Sequence[Toleration]:
+        """The taints that it tolerates."""
+
+
+@dataclass(frozen=True)
+class PlannedPod:
+    """A pod that does not exist yet; a `Demand`."""
+
+    name: str
+    requests: Amounts
+    tolerations: tuple[Toleration, ...]
+
+
+def shortage(members: Sequence[Demand], free: Capacity) -> str | None:
+    """Return the first member that has no room, and why; None if all fit at once.
+
+    Args:
+        members: The pods to place.
+        free: Free capacity of the nodes.
+    """
+    rooms = Rooms(free)
+    scarce = _by_scarcity(members, free)
+
+    def size(member: Demand) -> tuple[Fraction, ...]:
+        return tuple(member.requests.get(resource, Fraction(0)) for resource in scarce)
+
+    for member in sorted(members, key=size, reverse=True):
+        if not rooms.put(member.requests, member.tolerations):
+            asked = {name: member.requests[name] for name in scarce if name in member.requests}
+            return rooms.unschedulable(member.name, asked, member.tolerations)
+    return None
+
+
+def _by_scarcity(members: Sequence[Demand], free: Capacity) -> list[str]:
+    """The requested resources, the scarcest for the demand first."""
+    demand: dict[str, Fraction] = {}
+    for member in members:
+        _add(demand, member.requests)
+    total = {
+        resource: sum((room.free.get(resource, Fraction(0)) for room in free.values()), Fraction(0))
+        for resource in demand
+    }
+    return sorted(
+        (resource for resource in demand if demand[resource] > 0),
+        key=lambda resource: (total[resource] / demand[resource], resource),
+    )
+
+
+class Rooms:
+    """The nodes while pods are placed on them, one after the other.
+
+    Args:
+        free: Their capacity before.
+    """
+
+    def __init__(self, free: Capacity) -> None:
+        self._left = {node: dict(room.free) for node, room in free.items()}
+        self._taints = {node: room.taints for node, room in free.items()}
+        # Nodes that few pods may use come first, so that the open ones remain for others.
+        self._order = sorted(self._left, key=lambda node: (-len(self._taints[node]), node))
+
+    def put(self, requests: Amounts, tolerations: Sequence[Toleration]) -> bool:
+        """Place a pod on the first node with room for it; return whether there is one."""
+        for node in self._order:
+            tolerated = untolerated(self._taints[node], tolerations) is None
+            if tolerated and self._lacking(node, requests) is None:
+                self.put_on(node, requests)
+                return True
+        return False
+
+    def put_on(self, node: str, requests: Amounts) -> None:
+        """Place a pod on a node, even beyond its capacity; an unknown node is ignored."""
+        left = self._left.get(node, {})
+        for resource, amount in {_PODS: Fraction(1), **requests}.items():
+            if resource in left:
+                left[resource] -= amount
+
+    def left(self) -> Capacity:
+        """Return the free capacity of the nodes."""
+        return {node: Room(amounts, self._taints[node]) for node, amounts in self._left.items()}
+
+    def unschedulable(self, name: str, requests: Amounts, tolerations: Sequence[Toleration]) -> str:
+        """Return why no node has room for a pod: each reason with its number of nodes."""
+        if not self._order:
+            return f"there is no node for {name}"
+        reasons = Counter(self._reason(node, requests, tolerations) for node in self._order)
+        listed = ", ".join(f"{count} with {reason}" for reason, count in reasons.most_common())
+        return f"0 of {len(self._order)} nodes have room for {name}: {listed}"
+
+    def _reason(self, node: str, requests: Amounts, tolerations: Sequence[Toleration]) -> str:
+        if (taint := untolerated(self._taints[node], tolerations)) is not None:
+            return f"the taint {taint}"
+        lacking = self._lacking(node, requests)
+        if lacking is None or lacking == _PODS:
+            return "no room for another pod"
+        amount = requests[lacking]
+        # Only bytes reach a gibibyte.
+        is_bytes = amount >= _GIBIBYTE
+        words = f"{float(amount / _GIBIBYTE):g}Gi" if is_bytes else f"{float(amount):g}"
+        return f"less than {words} {lacking} free"
+
+    def _lacking(self, node: str, requests: Amounts) -> str | None:
+        """The first resource of which a node has too little left."""
+        left = self._left[node]
+        if left.get(_PODS, Fraction(1)) < 1:
+            return _PODS
+        for resource, amount in requests.items():
+            if left.get(resource, Fraction(0)) < amount:
+                return resource
+        return None
+
+
+def planned_pod(pod: Manifest) -> PlannedPod:
+    """Return the demand of a pod's manifest."""
+    spec = pod["spec"]
+    return PlannedPod(pod["metadata"]["name"], requests(spec), tolerations_of(spec))
+
+
+def requests(spec: Manifest) -> dict[str, Fraction]:
+    """Return the effective requests of a pod, as the scheduler counts them.
+
+    A limit implies a request. An init container runs before the containers, so it counts only if
+    it requests more than their sum. A native sidecar runs beside them, and beside the init
+    containers after it. Requests of the whole pod take the place of those of its containers.
+
+    Args:
+        spec: The pod's.
+    """
+    total: dict[str, Fraction] = {}
+    for container in spec["containers"]:
+        _add(total, _asked(container))
+    sidecars: dict[str, Fraction] = {}
+    peak: dict[str, Fraction] = {}
+    for container in spec.get("initContainers") or ():
+        beside = dict(sidecars)
+        _add(beside, _asked(container))
+        if container.get("restartPolicy") == "Always":
+            sidecars = beside
+        for resource, amount in beside.items():
+            peak[resource] = max(peak.get(resource, Fraction(0)), amount)
+    _add(total, sidecars)
+    for resource, amount in peak.items():
+        total[resource] = max(total.get(resource, Fraction(0)), amount)
+    whole = spec.get("resources") or {}
+    # The API server derives a request from the limit only if no container has one.
+    total = {**_amounts(whole.get("limits")), **total, **_amounts(whole.get("requests"))}
+    _add(total, _amounts(spec.get("overhead")))
+    return total
+
+
+def _asked(container: Manifest) -> dict[str, Fraction]:
+    resources = container.get("resources") or {}
+    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _amounts(resources: Mapping[str, str] | None) -> dict[str, Fraction]:
+    return {name: parse(amount) for name, amount in (resources or {}).items()}
+
+
+def _add(total: dict[str, Fraction], amounts: Amounts) -> None:
+    for resource, amount in amounts.items():
+        total[resource] = total.get(resource, Fraction(0)) + amount
+
+
+def taints_of(spec: Manifest) -> tuple[Taint, ...]:
+    """Return the taints that keep pods off a node.
+
+    Args:
+        spec: The node's.
+    """
+    found = [
+        Taint(taint["key"], taint["effect"], taint.get("value") or "")
+        for taint in spec.get("taints") or ()
+        if taint["effect"] in _KEEPS_PODS_OUT
+    ]
+    if spec.get("unschedulable") and _UNSCHEDULABLE not in found:
+        found.append(_UNSCHEDULABLE)
+    return tuple(found)
+
+
+def tolerations_of(spec: Manifest) -> tuple[Toleration, ...]:
+    """Return what a pod tolerates.
+
+    Args:
+        spec: The pod's.
+    """
+    return tuple(
+        Toleration(
+            key=item.get("key") or "",
+            operator=item.get("operator") or "Equal",
+            value=item.get("value") or "",
+            effect=item.get("effect") or "",
+        )
+        for item in spec.get("tolerations") or ()
+    )
+
+
+def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+    """Return the first taint that keeps a pod out; None if it tolerates all of them."""
+    found = tuple(tolerations)
+    return next(
+        (taint for taint in taints if not any(_tolerates(item, taint) for item in found)), None
+    )
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    # Newer operators compare numbers. They count as tolerating: a gang whose gates are lifted too
+    # early is withdrawn by its timeout; one whose gates stay would never start.
+    return toleration.operator != "Equal" or toleration.value == taint.value

@@ -1,21 +1,95 @@
-"""Reading: what a source takes that is read in place, before index and before pack begin.
+"""Reading a source, as status and words: its files into the cache first, or its images in place.
 
-Index estimates both steps by the first images of an archive. After it, the requests and bytes of
-pack are those of the plan.
+The newest sample has the progress of the files. After the end of their Job, its pod's termination
+message has the bytes, because no sample follows it. A source that is read in place takes requests
+instead: index estimates its own and those of pack by the first images of an archive. After index,
+the requests and bytes of pack are those of the plan.
 """
 
 from __future__ import annotations
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.dataset_status import DatasetStatus, ReadingStatus
+from pydantic import ValidationError
+
+from imagenet_operator.api import ImageNetJob, stored
+from imagenet_operator.api.dataset_status import DatasetStatus, FetchStatus, ReadingStatus
+from imagenet_operator.api.fields import COUNT_MAXIMUM
+from imagenet_operator.manifests import dataset
 from imagenet_operator.reconcile.preparation_sample import Preparation
 from imagenet_operator.reconcile.sample import Sample
-
-ROLE = "index"
+from imagenet_operator.reconcile.types import PreparationJob
 
 _MIB, _GIB = 1 << 20, 1 << 30
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
+_WITHOUT_ESTIMATE = {"estimated_remaining_seconds": None}
+
+
+def fetch_progress(
+    former: FetchStatus | None, job: PreparationJob | None, sample: Sample | None
+) -> FetchStatus | None:
+    """Return how much of the source is in the cache; None if it is not known yet.
+
+    Args:
+        former: The recorded progress.
+        job: The fetch Job, if it exists.
+        sample: The newest, of any pods.
+    """
+    if job is not None and job.complete:
+        try:
+            return stored.read_known(FetchStatus, job.message or "")
+        except ValidationError:
+            if former is None:
+                return None
+            # Its pod has vanished after its success.
+            done = {"bytes": former.total_bytes or former.bytes, "files": None, "asked_files": None}
+            return former.model_copy(update={**done, **_WITHOUT_ESTIMATE})
+    if job is None or job.suspended:
+        return former and former.model_copy(update=_WITHOUT_ESTIMATE)
+    return _fetched(sample) or former
+
+
+def _fetched(sample: Sample | None) -> FetchStatus | None:
+    """Return the progress that the pod of the Job reported; None if it reported none."""
+    heard = _heard(sample, dataset.FETCH)
+    if heard is None:
+        return None
+    total, speed = heard.to_fetch or None, heard.fetch_speed
+    if total is None and heard.fetch_files:
+        asked = min(heard.asked_files, heard.fetch_files)
+        return FetchStatus(bytes=heard.fetched, files=heard.fetch_files, asked_files=asked)
+    seconds = None if total is None or speed <= 0 else max(0, total - heard.fetched) / speed
+    return FetchStatus(
+        bytes=heard.fetched,
+        total_bytes=total,
+        estimated_remaining_seconds=(
+            None if seconds is None or seconds > COUNT_MAXIMUM else round(seconds)
+        ),
+    )
+
+
+def fetch_message(found: FetchStatus | None) -> str:
+    """Return the message of DatasetReady; it changes with each percent, not with each byte."""
+    if found is None:
+        return "fetching the source"
+    if is_asking(found):
+        files, asked = found.files or 0, found.asked_files or 0
+        return f"asking the server for the versions of {files:,} files: {asked * 100 // files} %"
+    if not found.total_bytes:
+        return "fetching the source"
+    percent = min(100, found.bytes * 100 // found.total_bytes)
+    return f"fetching the source: {percent} % of {found.total_bytes / _GIB:,.1f} GiB"
+
+
+def is_asking(found: FetchStatus) -> bool:
+    """Whether a server is asked for the versions of several files, before any is fetched."""
+    return not found.total_bytes and (found.files or 0) > 1
+
+
+def without_figures(found: FetchStatus | None) -> FetchStatus | None:
+    """Return a progress without what every sample changes; its condition has the percents."""
+    if found is None:
+        return None
+    return found.model_copy(update={"bytes": 0, **_WITHOUT_ESTIMATE, "asked_files": None})
 
 
 def estimates(job: ImageNetJob, sample: Sample | None) -> dict[str, ReadingStatus]:
@@ -25,7 +99,7 @@ def estimates(job: ImageNetJob, sample: Sample | None) -> dict[str, ReadingStatu
         job: The job, whose pods of pack read at the same time.
         sample: The newest, of any pods.
     """
-    heard = _heard(sample)
+    heard = _heard(sample, dataset.INDEX) or Preparation()
     if not heard.listing_requests:
         return {}
     listing = ReadingStatus(
@@ -49,11 +123,6 @@ def by_all_pods(job: ImageNetJob, in_one_pod: ReadingStatus) -> ReadingStatus:
     pods = min(preprocessing.parallelism, preprocessing.shards)
     seconds = round(in_one_pod.estimated_seconds / pods)
     return in_one_pod.model_copy(update={"estimated_seconds": seconds})
-
-
-def is_visible(before: Sample, after: Sample) -> bool:
-    """Whether a sample changes the estimates."""
-    return _estimated(_heard(before)) != _estimated(_heard(after))
 
 
 def index_message(found: DatasetStatus) -> str:
@@ -84,18 +153,6 @@ def pack_words(found: DatasetStatus) -> str:
     return f"{_in_words(found.packing)}, at least {_duration(found.packing)}"
 
 
-def _heard(sample: Sample | None) -> Preparation:
-    by_role = (sample.preparation or {}) if sample is not None else {}
-    return by_role.get(ROLE, Preparation())
-
-
-def _estimated(heard: Preparation) -> tuple[int, ...]:
-    return (
-        *(heard.listing_requests, heard.listing_bytes, heard.listing_seconds),
-        *(heard.packing_requests, heard.packing_bytes, heard.packing_seconds),
-    )
-
-
 def _in_words(found: ReadingStatus) -> str:
     requests = f"{found.requests:,} request{'' if found.requests == 1 else 's'}"
     unit, name = (_MIB, "MiB") if found.bytes < 10 * _GIB else (_GIB, "GiB")
@@ -109,3 +166,22 @@ def _duration(found: ReadingStatus) -> str:
     if seconds < 2 * _HOUR:
         return f"{seconds / _MINUTE:.0f} minutes"
     return f"{seconds / _HOUR:,.0f} hours"
+
+
+def is_visible(before: Sample, after: Sample) -> bool:
+    """Whether a sample changes the words of a fetch, or the estimates."""
+    words = [fetch_message(_fetched(sample)) for sample in (before, after)]
+    return words[0] != words[1] or _estimated(before) != _estimated(after)
+
+
+def _estimated(sample: Sample) -> tuple[int, ...]:
+    heard = _heard(sample, dataset.INDEX) or Preparation()
+    return (
+        *(heard.listing_requests, heard.listing_bytes, heard.listing_seconds),
+        *(heard.packing_requests, heard.packing_bytes, heard.packing_seconds),
+    )
+
+
+def _heard(sample: Sample | None, role: str) -> Preparation | None:
+    """Return what the pods of a role reported; None if they reported nothing."""
+    return None if sample is None or sample.preparation is None else sample.preparation.get(role)

@@ -19,7 +19,7 @@ from typing import Final
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Status
 from imagenet_operator.manifests import volumes
-from imagenet_operator.reconcile.policies import conditions
+from imagenet_operator.reconcile.policies import job_status
 from imagenet_operator.reconcile.types import Sharer
 
 REASON: Final = "WaitingForJob"
@@ -43,7 +43,7 @@ def needs_turn(status: Status) -> bool:
         found is not None
         and not found.sealed
         and status.completion_time is None
-        and not conditions.holds(status.conditions, "DatasetReady")
+        and not job_status.holds(status.conditions, "DatasetReady")
     )
 
 
@@ -60,7 +60,7 @@ def sharer(other: ImageNetJob, *, is_run: bool) -> Sharer:
         other: The job, with its recorded status.
         is_run: Whether this operator runs it, and understands it.
     """
-    ready = conditions.find(other.status.conditions, "DatasetReady")
+    ready = job_status.find(other.status.conditions, "DatasetReady")
     is_ready = ready is not None and ready.status == "True"
     is_stopped = other.spec.run_policy.suspend or other.status.completion_time is not None
     return Sharer(

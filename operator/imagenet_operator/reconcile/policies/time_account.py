@@ -26,13 +26,7 @@ from imagenet_operator.api.time_status import (
     seconds_of,
     worker_seconds,
 )
-from imagenet_operator.reconcile.policies import (
-    conditions,
-    elastic,
-    figures,
-    restart,
-    shared_dataset,
-)
+from imagenet_operator.reconcile.policies import elastic, job_status, members, shared_dataset
 from imagenet_operator.reconcile.sample import Sample
 
 FETCHING: Final = "Fetching"
@@ -75,7 +69,9 @@ def counted(job: ImageNetJob, status: Status, sample: Sample | None, now: dateti
     before = job.status.time or _opened(job, now)
     until = status.completion_time or now
     elapsed = max(0.0, (until - (before.counted_until or until)).total_seconds())
-    gpus = job.spec.training.workers.gpus * _workers(job)
+    recorded, asked = job.status.training, job.spec.training.workers
+    workers = None if recorded is None else recorded.workers
+    gpus = asked.gpus * (asked.replicas if workers is None else workers)
     held = elapsed * gpus if before.phase in _HOLDS_GPUS else 0.0
     phases = _added(before, elapsed, _newly_reported(job.status, status))
     time = TimeStatus(
@@ -122,7 +118,7 @@ def goodput(phases: dict[str, float], lost: float = 0.0) -> float | None:
 def lost_steps(status: Status) -> float:
     """Return the seconds of the steps that a failed job has lost, as far as rank 0 reported."""
     training = status.training
-    if training is None or not conditions.holds(status.conditions, "Failed"):
+    if training is None or not job_status.holds(status.conditions, "Failed"):
         return 0.0
     return training.unsaved_seconds or 0.0
 
@@ -134,33 +130,26 @@ def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:
     training = status.training
     # The condition follows when the last pod is gone.
     is_ending = job.spec.run_policy.suspend and (training is None or training.outcome is not None)
-    if is_ending or conditions.holds(status.conditions, "Suspended"):
+    if is_ending or job_status.holds(status.conditions, "Suspended"):
         return "suspended"
-    if conditions.is_queued(status):
+    if job_status.is_queued(status):
         return "queued"
     if training is None:
         if status.preparation is None or status.preparation.since is None:
             return "queueing"
-        ready = conditions.find(status.conditions, "DatasetReady")
+        ready = job_status.find(status.conditions, "DatasetReady")
         if ready is not None and ready.reason == shared_dataset.REASON:
             return "queueing"
         return "fetching" if ready is not None and ready.reason == FETCHING else "preparing"
     if training.outcome is not None:
-        is_restart = conditions.holds(status.conditions, "Restarting")
+        is_restart = job_status.holds(status.conditions, "Restarting")
         grows = training.outcome.reason == elastic.GROWING
-        if training.outcome.reason == restart.EVICTED:
+        if training.outcome.reason == members.EVICTED:
             return "queued"
         return "restarting" if is_restart or grows else "queueing"
     if training.bound_time is None:
         return "queueing"
     return "pulling" if training.running_time is None else "training"
-
-
-def _workers(job: ImageNetJob) -> int:
-    """Return the number of workers of the recorded attempt."""
-    training = job.status.training
-    current = None if training is None else training.workers
-    return job.spec.training.workers.replicas if current is None else current
 
 
 def _opened(job: ImageNetJob, now: datetime) -> TimeStatus:
@@ -182,7 +171,7 @@ def with_report(training: TrainingStatus, sample: Sample | None, now: datetime) 
 
     An account that is longer than the attempt is ignored: a pod is not trusted.
     """
-    results = (figures.result_of(member) for member in training.members)
+    results = (job_status.result_of(member) for member in training.members)
     left = (found.seconds for found in results if found is not None and found.seconds)
     reported: Mapping[str, float] | None = next(left, None)
     if reported is None and sample is not None and sample.attempt == training.attempt:

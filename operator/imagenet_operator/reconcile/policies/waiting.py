@@ -1,31 +1,50 @@
-"""Waiting: why a job does not start, as the reason and message of its condition.
+"""Waiting: why a job does not start, as the reason and message of its condition, and for how long.
 
-`CAUSES` is the table: from the words of the kubelet, the scheduler, an Event or a refusal to a
-reason and a sentence. Its order is the order of precedence, since a condition has one reason. An
-ordinary start is no cause, so most causes count only after some seconds.
+Claims: a job starts once all claims that it names exist. Whether they admit all pods that will use
+them is checked when it starts, and when it resumes, because it may have more workers by then. Pods
+that share a claim for one node are placed on one node (`manifests.volumes`), so the status records
+such claims for the builders. A claim for one pod, or one that is only readable, fails the job
+before a pod is created that would never start. Claims that are not observed are not checked: on one
+machine they are folders.
 
-Image and configuration errors are those that waiting does not cure. They are not charged; the
-policy `start_errors` gives them a limit.
+Causes: `CAUSES` is the table, from the words of the kubelet, the scheduler, an Event or a refusal
+to a reason and a sentence. Its order is the order of precedence, since a condition has one reason.
+An ordinary start is no cause, so most causes count only after some seconds.
+
+Start errors: waiting does not cure image and configuration errors. They have a limit of their own,
+and are not charged. Another attempt would meet the same error, so none is made. The attempt, or the
+Job of the preparation, stays until the error is cured, or until startDeadlineSeconds are over and
+the job fails. The status records the first error, so that a restart of the operator does not forget
+it. A program that the container runtime cannot start ends its pod, and with it the attempt. The
+next attempt starts after as long as the row of such attempts has lasted, so that the wait doubles.
+The row ends when all members run. Its deadline is the same. A job that has trained loses more by a
+failure than by a wait. So while it has restarts left, it waits for the cure without an end, and its
+condition names the error. While an error lasts, the attempt is ended neither for a lack of progress
+nor for members without nodes. After it, both count from its end.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api import queue
-from imagenet_operator.reconcile.policies.conditions import equal_without_numbers
-from imagenet_operator.reconcile.waiting_objects import (
+from imagenet_operator.api import ImageNetJob, queue
+from imagenet_operator.api.status import StartErrors, Status, TrainingStatus
+from imagenet_operator.errors import Problem
+from imagenet_operator.manifests import volumes
+from imagenet_operator.reconcile.policies.job_status import equal_without_numbers
+from imagenet_operator.reconcile.types import (
     CREATING,
     INITIALIZING,
     NO_PODS,
     NOT_SCHEDULED,
     QUEUED,
     TERMINATING,
+    Claim,
     ObjectEvent,
     Refusal,
     WaitingObject,
@@ -242,6 +261,93 @@ _AGES: Final[tuple[tuple[int, str], ...]] = (
 )
 """Ages for people; a new one is worth a write of the status."""
 
+START_DEADLINE_EXCEEDED: Final = "StartDeadlineExceeded"
+"""The reason of a job that fails because its pods cannot start."""
+
+NOT_STARTED: Final = "RunContainerError"
+"""The reason of an attempt that ended because a program could not be started."""
+
+_SHARED_CLAIM: Final = "name a claim with ReadWriteMany"
+"""What to change if a claim does not admit all pods."""
+
+
+def missing_claims(job: ImageNetJob, absent: Collection[str]) -> str | None:
+    """Return the claims that a start has to wait for, as a message; None for none.
+
+    A claim that the job creates itself, and may name for its output too, is not awaited.
+    """
+    awaited = set(absent) - volumes.claim_names(job)
+    found = [
+        f"{item.path}: there is no PersistentVolumeClaim {item.claim}"
+        for item in volumes.existing(job)
+        if item.claim in awaited
+    ]
+    return f"{'; '.join(found)}; waiting until it is created" if found else None
+
+
+def claim_problems(job: ImageNetJob, access: Mapping[str, tuple[str, ...]]) -> list[Problem]:
+    """Return why the job cannot use the claims that it names.
+
+    Args:
+        job: The job.
+        access: Claim → its access modes, of those that are seen.
+    """
+    found = []
+    for item in volumes.existing(job):
+        modes = access.get(item.claim)
+        if modes is None:
+            continue
+        allowed = " and ".join(modes)
+        field, pods = item.users
+        if item.written and set(modes) == {"ReadOnlyMany"}:
+            message = f"{item.claim} allows {allowed}, and the job has to write to it"
+            found.append(Problem(item.path, message, _SHARED_CLAIM, "operator"))
+        elif pods > 1 and set(modes) == {"ReadWriteOncePod"}:
+            message = f"{item.claim} allows {allowed}, and {field} says {pods} pods"
+            remedy = f"{_SHARED_CLAIM}, or write 1 there"
+            found.append(Problem(item.path, message, remedy, "operator"))
+    return found
+
+
+def differing_claims(job: ImageNetJob, claims: Mapping[str, Claim]) -> list[tuple[Claim, str]]:
+    """Return the claims of a former job that are not as this job asks for, each with a message.
+
+    Args:
+        job: The job.
+        claims: Those that it has, or takes over, by name.
+    """
+    found = []
+    for wanted in volumes.claims(job):
+        claim = claims.get(wanted["metadata"]["name"])
+        if claim is None or not claim.is_older_than(job.metadata.creation_timestamp):
+            continue
+        spec = wanted["spec"]
+        asked, has = [], []
+        if set(spec["accessModes"]) != set(claim.modes):
+            asked.append(" and ".join(spec["accessModes"]))
+            has.append(" and ".join(claim.modes))
+        if spec.get("storageClassName") not in (None, claim.storage_class):
+            asked.append(f"the StorageClass {spec['storageClassName']}")
+            has.append(f"the StorageClass {claim.storage_class or 'none'}")
+        if asked:
+            message = (
+                f"PersistentVolumeClaim {claim.name} of a former job exists with {', '.join(has)}; "
+                f"the job asks for {', '.join(asked)}"
+            )
+            found.append((claim, message))
+    return found
+
+
+def single_node_claims(job: ImageNetJob, access: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the claims that several pods can use only if they share a node, by name."""
+    found = set()
+    for item in volumes.existing(job):
+        modes = access.get(item.claim, ("ReadWriteMany",))
+        is_for_many = "ReadWriteMany" in modes or (not item.written and "ReadOnlyMany" in modes)
+        if not is_for_many:
+            found.add(item.claim)
+    return tuple(sorted(found))
+
 
 def refused(refusal: Refusal, former: str = "") -> Wait:
     """Return the wait for something that the API server refuses.
@@ -282,7 +388,7 @@ def find(
     alike = [item for item in found if (item.cause.reason, item.cause.is_error) == kind]
     # The object that the former message names stays the example. A new one is the last by name: it
     # is likely to start last, so it is named for long.
-    named = _named(former)
+    named = former.partition(" ")[0].rstrip(":")
     example = next((item for item in alike if item.object.name == named), alike[-1])
     if first.reason == QUEUED:
         # A group has one workload, which was asked for with one of its pods.
@@ -371,18 +477,14 @@ def _blocked(item: WaitingObject, event: ObjectEvent | None, now: datetime) -> _
         # Its Job makes progress, and may place the pod on another node.
         cause = replace(cause, is_error=False)
     if name == TERMINATING:
-        detail = _age_and_finalizers(item, now)
+        assert item.since is not None  # only then it is a cause
+        seconds = (now - item.since).total_seconds()
+        age = _AGES[bisect_right([limit for limit, _ in _AGES], seconds) - 1][1]
+        held = f"; its finalizers are {', '.join(item.finalizers)}" if item.finalizers else ""
+        detail = f"its grace period ended over {age} ago{held}"
     elif name == "FailedCreate" and (known := classified(detail)) != (_UNKNOWN, ""):
         cause = replace(cause, reason=known[0], remedy=known[1])
     return _Blocked(item, cause, rank, detail)
-
-
-def _age_and_finalizers(item: WaitingObject, now: datetime) -> str:
-    assert item.since is not None  # only then it is a cause
-    seconds = (now - item.since).total_seconds()
-    age = _AGES[bisect_right([limit for limit, _ in _AGES], seconds) - 1][1]
-    held = f"; its finalizers are {', '.join(item.finalizers)}" if item.finalizers else ""
-    return f"its grace period ended over {age} ago{held}"
 
 
 def _in_queue(example: _Blocked, former: str) -> str:
@@ -414,11 +516,6 @@ def _message(example: _Blocked, others: int) -> str:
     return _with_remedy(words, example.cause.remedy)
 
 
-def _named(message: str) -> str:
-    """Return the name with which the message of a wait begins."""
-    return message.partition(" ")[0].rstrip(":")
-
-
 def _steady(message: str, former: str, example: _Blocked) -> str:
     """Return the former message if the new one adds nothing: that saves a write of the status."""
     if example.object.reason == TERMINATING:
@@ -444,3 +541,51 @@ def _with_remedy(words: str, remedy: str) -> str:
 def _cut(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _DETAIL_MAXIMUM else f"{text[:_DETAIL_MAXIMUM]}…"
+
+
+def is_worth_a_wait(job: ImageNetJob, status: Status) -> bool:
+    """Whether a job waits for the cure of a start error beyond the deadline.
+
+    Args:
+        job: The job.
+        status: Its new status so far.
+    """
+    has_restarts = status.restarts < job.spec.run_policy.backoff_limit
+    return has_restarts and status.progressed_attempt is not None
+
+
+def recorded_errors(
+    former: StartErrors | None, is_error: bool, now: datetime
+) -> StartErrors | None:
+    """Return the record after this reconcile.
+
+    Args:
+        former: The record so far.
+        is_error: Whether an image or configuration error is observed.
+        now: The time.
+    """
+    if is_error:
+        return former if has_start_error(former) else StartErrors(since=now)
+    return StartErrors(cleared=now) if has_start_error(former) else former
+
+
+def has_start_error(errors: StartErrors | None) -> bool:
+    """Whether an error lasts."""
+    return errors is not None and errors.since is not None
+
+
+def start_deadline(errors: StartErrors | None, seconds: int) -> datetime | None:
+    """Return when the job fails unless the error is cured; None without an error."""
+    if errors is None or errors.since is None:
+        return None
+    return errors.since + timedelta(seconds=seconds)
+
+
+def without_start_errors(training: TrainingStatus, errors: StartErrors | None) -> TrainingStatus:
+    """Return an attempt as the other deadlines read it: its waits begin when the errors end."""
+    if errors is None or errors.cleared is None:
+        return training
+    times = {name: getattr(training, name) for name in ("schedulable_time", "bound_time")}
+    return training.model_copy(
+        update={name: max(time, errors.cleared) for name, time in times.items() if time is not None}
+    )

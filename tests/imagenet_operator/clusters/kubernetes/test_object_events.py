@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.clusters.kubernetes.object_events import queue_words, relevant_event
-from imagenet_operator.reconcile.waiting_objects import ObjectEvent
+from imagenet_operator.reconcile.types import ObjectEvent
 
 MISSING = 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found'
 SLOW = "MountVolume.SetUp failed for volume nfs: Connection timed out"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.clusters.kubernetes import projection
-from imagenet_operator.reconcile import waiting_objects
+from imagenet_operator.reconcile import observe
 
 Manifest = dict[str, Any]
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
@@ -74,8 +74,8 @@ def test_what_the_explanation_of_a_wait_reads_is_kept() -> None:
         whole["metadata"] |= {"labels": labels, **metadata}
         whole["status"] |= status
         kept = {**projection.pod(whole), "kind": "Pod"}
-        waiting = waiting_objects.find([whole], {}, frozenset())
-        assert waiting == waiting_objects.find([kept], {}, frozenset())
+        waiting = observe.waiting_objects([whole], {}, frozenset())
+        assert waiting == observe.waiting_objects([kept], {}, frozenset())
         assert len(waiting) == 1
 
 

@@ -16,7 +16,7 @@ from imagenet_operator.clusters.local.gpus import Gpus
 from imagenet_operator.clusters.local.kubelet import Machine
 from imagenet_operator.clusters.local.runner import LocalRun, View
 from imagenet_operator.clusters.local.volumes import Volumes
-from imagenet_operator.reconcile.policies import conditions
+from imagenet_operator.reconcile.policies import job_status
 from support.job_table import UID
 from support.processes import is_running, processes_with
 
@@ -90,7 +90,7 @@ def test_a_suspended_training_leaves_no_decoder(tmp_path: Path) -> None:
                     run.job = suspended(run.job)
 
             def is_over() -> bool:
-                return conditions.holds(run.job.status.conditions, "Suspended")
+                return job_status.holds(run.job.status.conditions, "Suspended")
 
             run = LocalRun(cluster, job, settings, show, is_over)
             asyncio.run(run.run())

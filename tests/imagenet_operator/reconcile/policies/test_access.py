@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.reconcile.policies import access
+from imagenet_operator.reconcile.policies import waiting
 from imagenet_operator.reconcile.types import Claim
 from support.attempt_members import NOW
 from support.job_table import FETCHED, PREPARED, manifest, read
@@ -64,8 +64,8 @@ def test_which_claims_keep_pods_on_one_node(
     job: str, modes: dict[str, list[str]], shared: tuple[str, ...]
 ) -> None:
     seen = {claim: tuple(found) for claim, found in modes.items()}
-    assert access.single_node(JOBS[job], seen) == shared
-    assert access.problems(JOBS[job], seen) == []
+    assert waiting.single_node_claims(JOBS[job], seen) == shared
+    assert waiting.claim_problems(JOBS[job], seen) == []
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_which_claims_keep_pods_on_one_node(
 def test_a_start_waits_for_claims_that_others_make(
     job: str, absent: set[str], waits_for: str | None
 ) -> None:
-    assert access.missing(JOBS[job], absent) == waits_for
+    assert waiting.missing_claims(JOBS[job], absent) == waits_for
 
 
 @pytest.mark.parametrize(
@@ -142,15 +142,15 @@ def test_what_cannot_be_is_said_with_its_remedy(
     job: str, modes: dict[str, list[str]], sentences: list[str]
 ) -> None:
     seen = {claim: tuple(found) for claim, found in modes.items()}
-    assert [str(problem) for problem in access.problems(JOBS[job], seen)] == sentences
+    assert [str(problem) for problem in waiting.claim_problems(JOBS[job], seen)] == sentences
 
 
 def test_a_cache_must_exist_and_be_writable() -> None:
     path = "spec.dataset.source.http.cache.claimName"
-    found = access.missing(JOBS["fetches"], {"cache"})
+    found = waiting.missing_claims(JOBS["fetches"], {"cache"})
     assert found is not None
     assert found.startswith(f"{path}: there is no PersistentVolumeClaim cache")
-    (problem,) = access.problems(JOBS["fetches"], {"cache": (READ,)})
+    (problem,) = waiting.claim_problems(JOBS["fetches"], {"cache": (READ,)})
     assert (problem.path, "has to write" in problem.message) == (path, True)
 
 
@@ -179,6 +179,6 @@ def of_former_job(modes: tuple[str, ...], storage_class: str | None, age: float 
 def test_a_claim_of_a_former_job_that_differs_is_named(claim: Claim, words: str | None) -> None:
     document = manifest(dataset={"volume": {"size": "1Gi", "storageClassName": "fast"}})
     document["metadata"]["creationTimestamp"] = NOW.isoformat()
-    found = access.differing(read(document), {claim.name: claim})
+    found = waiting.differing_claims(read(document), {claim.name: claim})
     assert [item for item, _ in found] == ([] if words is None else [claim])
     assert all(words is not None and words in message for _, message in found)

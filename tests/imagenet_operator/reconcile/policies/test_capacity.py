@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.reconcile.policies.capacity import requests, shortage
-from imagenet_operator.reconcile.policies.taints import untolerated
+from imagenet_operator.reconcile.policies.gang import requests, shortage, untolerated
 from imagenet_operator.reconcile.types import Room, Taint, Toleration
 from support.attempt_members import GPU, seen
 

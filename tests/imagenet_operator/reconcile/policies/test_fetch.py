@@ -9,7 +9,7 @@ import pytest
 
 from imagenet_operator.api.dataset_status import DatasetStatus, FetchStatus, ImageCounts
 from imagenet_operator.api.status import Status
-from imagenet_operator.reconcile.policies import fetch, figures
+from imagenet_operator.reconcile.policies import job_status, reading
 from imagenet_operator.reconcile.preparation_sample import Preparation
 from imagenet_operator.reconcile.sample import Sample, sample_of
 from imagenet_operator.reconcile.scrape import Scrape
@@ -38,12 +38,12 @@ def scraped(previous: Sample | None, seconds: int, fetched: int) -> Sample:
 
 def test_the_remaining_time_follows_from_the_speed_between_samples() -> None:
     first = scraped(None, 0, 0)
-    assert fetch.progress(None, RUNNING, first) == FetchStatus(bytes=0, total_bytes=2 * GIB)
+    assert reading.fetch_progress(None, RUNNING, first) == FetchStatus(bytes=0, total_bytes=2 * GIB)
     second = scraped(first, 16, GIB)
-    assert fetch.progress(None, RUNNING, second) == FetchStatus(
+    assert reading.fetch_progress(None, RUNNING, second) == FetchStatus(
         bytes=GIB, total_bytes=2 * GIB, estimated_remaining_seconds=16
     )
-    slower = fetch.progress(None, RUNNING, scraped(second, 32, GIB + GIB // 2))
+    slower = reading.fetch_progress(None, RUNNING, scraped(second, 32, GIB + GIB // 2))
     assert slower is not None
     assert slower.estimated_remaining_seconds == 9, "three quarters of it are the former speed"
 
@@ -56,42 +56,45 @@ def asking(asked: int, files: int = 1200, to_fetch: int = 0) -> Sample:
 def test_before_the_bytes_are_known_the_files_are_counted_that_were_asked_for() -> None:
     values = {"imagenet_prepare_fetch_files": 1200.0, "imagenet_prepare_fetch_asked_files": 300.0}
     first = sample_of({"digits-fetch-x": Scrape("fetch", None, values)}, None, NOW)
-    found = fetch.progress(None, RUNNING, first)
+    found = reading.fetch_progress(None, RUNNING, first)
     assert found == FetchStatus(files=1200, asked_files=300)
-    assert fetch.message(found) == "asking the server for the versions of 1,200 files: 25 %"
+    assert reading.fetch_message(found) == "asking the server for the versions of 1,200 files: 25 %"
     assert DatasetStatus(fetch=found).to_manifest()["fetch"] == {
         "bytes": 0,
         "files": 1200,
         "askedFiles": 300,
     }
     # They are of no use when the bytes are known.
-    found = fetch.progress(found, RUNNING, asking(1200, to_fetch=2 * GIB))
+    found = reading.fetch_progress(found, RUNNING, asking(1200, to_fetch=2 * GIB))
     assert found == FetchStatus(total_bytes=2 * GIB)
     done = PreparationJob("fetch", "f", "u", complete=True)
-    assert fetch.progress(FetchStatus(files=2, asked_files=1), done, None) == FetchStatus()
+    assert reading.fetch_progress(FetchStatus(files=2, asked_files=1), done, None) == FetchStatus()
 
 
 def test_one_file_is_not_counted_in_words() -> None:
-    assert fetch.message(fetch.progress(None, RUNNING, asking(0, files=1))) == "fetching the source"
+    assert (
+        reading.fetch_message(reading.fetch_progress(None, RUNNING, asking(0, files=1)))
+        == "fetching the source"
+    )
 
 
 def test_each_percent_of_the_files_is_news_and_worth_a_write_by_its_condition() -> None:
-    assert not fetch.is_visible(asking(300), asking(311))
-    assert fetch.is_visible(asking(300), asking(312))
+    assert not reading.is_visible(asking(300), asking(311))
+    assert reading.is_visible(asking(300), asking(312))
     before, after = (FetchStatus(files=1200, asked_files=asked) for asked in (300, 311))
     statuses = (Status(dataset=DatasetStatus(fetch=one)) for one in (before, after))
-    assert not figures.is_worth_a_write(*statuses)
+    assert not job_status.is_worth_a_write(*statuses)
 
 
 def test_without_a_pod_that_answers_the_progress_stays() -> None:
-    assert fetch.progress(HALF, RUNNING, None) == HALF
-    assert fetch.progress(HALF, RUNNING, Sample(NOW)) == HALF
-    assert fetch.progress(None, None, None) is None
+    assert reading.fetch_progress(HALF, RUNNING, None) == HALF
+    assert reading.fetch_progress(HALF, RUNNING, Sample(NOW)) == HALF
+    assert reading.fetch_progress(None, None, None) is None
 
 
 @pytest.mark.parametrize("job", [None, PreparationJob("fetch", "f", "u", suspended=True)])
 def test_a_fetch_that_does_not_run_has_no_remaining_time(job: PreparationJob | None) -> None:
-    found = fetch.progress(HALF, job, sample(GIB, 2 * GIB, 1.0))
+    found = reading.fetch_progress(HALF, job, sample(GIB, 2 * GIB, 1.0))
     assert found == FetchStatus(bytes=GIB, total_bytes=2 * GIB)
 
 
@@ -106,7 +109,7 @@ def test_a_fetch_that_does_not_run_has_no_remaining_time(job: PreparationJob | N
 def test_after_the_end_all_bytes_are_there(message: str | None, expected: int) -> None:
     job = PreparationJob("fetch", "f", "u", complete=True, message=message)
     found = FetchStatus(bytes=expected, total_bytes=expected)
-    assert fetch.progress(HALF, job, None) == found
+    assert reading.fetch_progress(HALF, job, None) == found
 
 
 @pytest.mark.parametrize(
@@ -119,13 +122,13 @@ def test_after_the_end_all_bytes_are_there(message: str | None, expected: int) -
     ],
 )
 def test_the_words_change_with_the_percents(found: FetchStatus | None, words: str) -> None:
-    assert fetch.message(found) == words
+    assert reading.fetch_message(found) == words
 
 
 def test_a_sample_is_news_with_each_percent() -> None:
-    assert not fetch.is_visible(sample(GIB, 2 * GIB), sample(GIB + 1000, 2 * GIB))
-    assert fetch.is_visible(sample(GIB, 2 * GIB), sample(GIB + GIB // 40, 2 * GIB))
-    assert fetch.is_visible(Sample(NOW), sample(0, GIB))
+    assert not reading.is_visible(sample(GIB, 2 * GIB), sample(GIB + 1000, 2 * GIB))
+    assert reading.is_visible(sample(GIB, 2 * GIB), sample(GIB + GIB // 40, 2 * GIB))
+    assert reading.is_visible(Sample(NOW), sample(0, GIB))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,7 @@ def test_a_sample_is_news_with_each_percent() -> None:
 def test_bytes_alone_are_not_worth_a_write(changes: dict[str, Any], expected: bool) -> None:
     before = Status(dataset=DatasetStatus(fetch=HALF))
     after = Status(dataset=DatasetStatus(fetch=HALF.model_copy(update=changes)))
-    assert figures.is_worth_a_write(before, after) is expected
+    assert job_status.is_worth_a_write(before, after) is expected
 
 
 def test_a_status_without_listed_images_has_no_counts() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from imagenet_operator.api.figures import Accuracy
 from imagenet_operator.api.status import MemberStatus, Role, Status, TrainingStatus
-from imagenet_operator.reconcile.policies import figures
-from imagenet_operator.reconcile.policies.figures import is_worth_a_write
+from imagenet_operator.reconcile.policies import job_status
+from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from imagenet_operator.reconcile.sample import Asked, Sample
 from support.attempt_members import NOW, later
 from support.samples import parse_sample, sample
@@ -38,7 +38,7 @@ def test_a_sample_is_carried_over() -> None:
         validation_accuracy=1.5,
         progressed_at=later(-1),
     )
-    found = figures.carried(FORMER, heard, global_batch_size=100)
+    found = job_status.with_sample(FORMER, heard, global_batch_size=100)
     assert (found.epoch, found.images_per_second) == (3, 200.0)
     assert found.accuracy == Accuracy(train=0.9333, validation=1.0)
     assert found.data_wait_share == 0.0625
@@ -48,11 +48,11 @@ def test_a_sample_is_carried_over() -> None:
 
 def test_members_that_are_silent_from_the_start_change_nothing() -> None:
     silent = Sample(taken_at=NOW, asked=1, silent_since=later(-60))
-    assert figures.carried(FORMER, silent, global_batch_size=100) == FORMER
+    assert job_status.with_sample(FORMER, silent, global_batch_size=100) == FORMER
 
 
 def test_what_is_not_heard_keeps_its_last_value_unless_it_is_of_now() -> None:
-    found = figures.carried(FORMER, Sample(taken_at=NOW, attempt=1), global_batch_size=100)
+    found = job_status.with_sample(FORMER, Sample(taken_at=NOW, attempt=1), global_batch_size=100)
     assert (found.epoch, found.accuracy) == (2, FORMER.accuracy)
     assert (found.images_per_second, found.estimated_remaining_seconds) == (None, None)
 
@@ -71,7 +71,9 @@ def test_a_worker_that_is_late_costs_no_write(late: str) -> None:
     texts = {"a": text(0), "b": text(1)}
     whole = parse_sample(texts, None, NOW, asked)
     part = parse_sample({pod: texts[pod] for pod in texts if pod != late}, whole, later(15), asked)
-    before, after = (figures.carried(FORMER, item, global_batch_size=100) for item in (whole, part))
+    before, after = (
+        job_status.with_sample(FORMER, item, global_batch_size=100) for item in (whole, part)
+    )
     assert (before.images_per_second, before.estimated_remaining_seconds) == (200.0, 32)
     assert after == before
     assert not is_worth_a_write(Status(training=before), Status(training=after))
@@ -79,11 +81,11 @@ def test_a_worker_that_is_late_costs_no_write(late: str) -> None:
 
 @pytest.mark.parametrize("heard", [None, sample(NOW, attempt=0, epoch=9)])
 def test_another_attempt_says_nothing(heard: Sample | None) -> None:
-    assert figures.carried(FORMER, heard, global_batch_size=100) == FORMER
+    assert job_status.with_sample(FORMER, heard, global_batch_size=100) == FORMER
 
 
 def test_an_attempt_that_has_ended_has_no_speed() -> None:
-    found = figures.stilled(FORMER.model_copy(update={"data_wait_share": 0.5}))
+    found = job_status.stilled(FORMER.model_copy(update={"data_wait_share": 0.5}))
     assert found.data_wait_share is None
     assert (found.images_per_second, found.estimated_remaining_seconds) == (None, None)
     assert found.accuracy == FORMER.accuracy
@@ -99,7 +101,9 @@ def member(name: str, message: str | None, role: Role = "worker") -> MemberStatu
 
 def test_the_termination_message_of_rank_0_is_the_result() -> None:
     attempt = (member("s", WORDS, "server"), member("w0", None), member("w1", WORDS))
-    found = figures.final(FORMER.model_copy(update={"members": attempt, "unsaved_seconds": 3.0}))
+    found = job_status.with_result(
+        FORMER.model_copy(update={"members": attempt, "unsaved_seconds": 3.0})
+    )
     assert found.unsaved_seconds is None
     assert (found.epoch, found.accuracy) == (4, Accuracy(train=0.5, validation=0.9611))
     assert found.finished_epochs == "5/5"
@@ -114,14 +118,14 @@ def test_imagenet_train_leaves_a_checkpoint_of_the_last_epoch(
     """No sample has it; a program of the user's own may have another place for its state."""
     former = FORMER.model_copy(update={"checkpoint_epoch": 2, "expects_result": expects_result})
     attempt = (member("w0", '{"epochs": 5}'),)
-    found = figures.final(former.model_copy(update={"members": attempt}))
+    found = job_status.with_result(former.model_copy(update={"members": attempt}))
     assert found.checkpoint_epoch == expected
 
 
 def test_a_result_without_a_speed_has_none() -> None:
-    former = figures.stilled(FORMER)
+    former = job_status.stilled(FORMER)
     attempt = (member("w0", '{"epochs": 5}'),)
-    found = figures.final(former.model_copy(update={"members": attempt}))
+    found = job_status.with_result(former.model_copy(update={"members": attempt}))
     assert (found.epoch, found.images_per_second) == (4, None)
 
 
@@ -131,7 +135,9 @@ def test_the_speed_of_reading_is_that_of_all_processes() -> None:
 
     # Two workers with two slots each; a slot in each leaves its message.
     attempt = (member("w0", read(100.0)), member("w1", read(300.0)))
-    found = figures.final(figures.stilled(FORMER).model_copy(update={"members": attempt}))
+    found = job_status.with_result(
+        job_status.stilled(FORMER).model_copy(update={"members": attempt})
+    )
     assert (found.epoch, found.images_per_second) == (2, 800.0)
 
 
@@ -152,7 +158,7 @@ def test_another_termination_message_leaves_the_last_sample(
     words: str | None, epoch: int, validation: float
 ) -> None:
     attempt = (member("w0", words),)
-    found = figures.final(FORMER.model_copy(update={"members": attempt}))
+    found = job_status.with_result(FORMER.model_copy(update={"members": attempt}))
     assert (found.epoch, found.accuracy) == (epoch, Accuracy(train=0.5, validation=validation))
 
 
@@ -218,4 +224,4 @@ def test_the_estimate_is_what_is_left_at_the_speed_of_now(
 ) -> None:
     known = {"epoch": 1, "epochs": 10, "batch": 10, "batches_per_epoch": 20}
     heard = sample(NOW, **{**known, "images_per_second": 5.0, **fields})
-    assert figures.remaining_seconds(heard, global_batch_size=100) == seconds
+    assert job_status.remaining_seconds(heard, global_batch_size=100) == seconds

@@ -1,4 +1,4 @@
-"""The record of an attempt's members: it only ever moves forward."""
+"""Members: their record only moves forward; success without a result; words for memory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api.status import MemberStatus, ReplicaStatus
+from imagenet_operator.api.status import MemberStatus, ReplicaStatus, TrainingStatus
 from imagenet_operator.manifests import attempt
 from imagenet_operator.reconcile.policies import members
-from imagenet_operator.reconcile.types import MemberPod, Phase
+from imagenet_operator.reconcile.types import Charge, MemberPod, Phase
 from support.attempt_members import NOW, later, recorded, seen
 from support.job_table import JOBS
 
@@ -128,3 +128,72 @@ def test_replicas_are_counted_by_role() -> None:
         "server": ReplicaStatus(active=1),
     }
     assert members.without_active(counted)["worker"] == ReplicaStatus(succeeded=1, failed=2)
+
+
+FINISHED = '{"event": "finished", "epochs": 3, "top1": 0.9}'
+READ = '{"event": "read", "images": 608, "workers": 2, "imagesPerSecond": 512.5}'
+
+
+def fails(*messages: str | None, expects: bool = True, exit_code: int | None = 0) -> bool:
+    """Whether workers that left these messages have failed."""
+    workers = [
+        recorded(f"worker-{index}", "Succeeded", exit_code=exit_code, message=message)
+        for index, message in enumerate(messages)
+    ]
+    helper = recorded("server-0", "Succeeded", exit_code=0)
+    end = members.no_result(TrainingStatus(expects_result=expects, members=(helper, *workers)))
+    assert end is None or (end.reason, end.charge) == ("NoResult", Charge.PERMANENT)
+    return end is not None
+
+
+@pytest.mark.parametrize(
+    ("messages", "failed"),
+    [
+        ((None,), True),
+        ((None, None), True),
+        # Rank 0 need not be worker 0: MXNet's scheduler gives the ranks.
+        ((None, FINISHED), False),
+        ((FINISHED, None), False),
+        ((READ, READ), False),
+        (("usage: imagenet-train [-h]",), True),
+        (("{}",), True),
+        (('{"event": "started", "attempt": 0, "epochs": 3}',), True),
+        # As an older release writes it, before it had kinds.
+        (('{"epochs": 3}',), False),
+        # A field of a later release.
+        (('{"event": "finished", "epochs": 3, "top9": 0.9}',), False),
+    ],
+)
+def test_one_worker_must_leave_a_result(messages: tuple[str | None, ...], failed: bool) -> None:
+    assert fails(*messages) is failed
+
+
+def test_pods_of_an_older_operator_and_own_programs_need_none() -> None:
+    assert not fails(None, expects=False)
+
+
+def test_a_pod_of_which_no_container_is_known_needs_none() -> None:
+    assert not fails(None, exit_code=None)
+
+
+SLOWER = " may save some more, but is slower"
+
+
+@pytest.mark.parametrize(
+    ("job", "end"),
+    [
+        ("defaults", f"; MXNET_BACKWARD_DO_MIRROR=1 in its env{SLOWER}"),
+        ("single of pytorch", f"; spec.training.activationCheckpointing: true{SLOWER}"),
+        ("activation checkpointing", " adds up the gradients of smaller batches)"),
+        ("mirrored", " adds up the gradients of smaller batches)"),
+    ],
+)
+def test_a_worker_is_told_what_its_framework_can_do_without(job: str, end: str) -> None:
+    said = members.memory_remedy("worker", JOBS[job])
+    for field in ("resources.limits.memory", "spec.training.batchSize", "dataThreads"):
+        assert field in said
+    assert said.endswith(end)
+
+
+def test_a_preparation_is_told_its_limit_alone() -> None:
+    assert members.memory_remedy("pack").endswith("in spec.dataset.preprocessing.template")

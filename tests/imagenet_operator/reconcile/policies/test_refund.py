@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api.status import AttemptOutcome
-from imagenet_operator.reconcile.policies import refund
+from imagenet_operator.reconcile.policies import members
 from imagenet_operator.reconcile.types import MemberPod, Phase
 from support.attempt_members import NOW, later, recorded, seen
 
@@ -38,13 +38,13 @@ def test_a_node_is_suspect_while_it_reports_the_end_of_no_member(
     pod: MemberPod | None, found: list[str]
 ) -> None:
     pods = {} if pod is None else {pod.name: pod}
-    assert list(refund.suspects([CRASHED, recorded("worker-1")], pods)) == found
+    assert list(members.suspect_nodes([CRASHED, recorded("worker-1")], pods)) == found
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Unknown"])
 def test_a_member_that_had_ended_makes_no_node_suspect(phase: str) -> None:
     record = [CRASHED, recorded("worker-1", phase, node="b")]
-    assert refund.suspects(record, {"worker-1": on("b", out_of_reach=True)}) == {}
+    assert members.suspect_nodes(record, {"worker-1": on("b", out_of_reach=True)}) == {}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_suspect_node_that_cannot_be_reached_is_lost(
 ) -> None:
     pods = {} if pod is None else {pod.name: pod}
     record = [CRASHED, recorded("worker-1", node="b")]
-    assert refund.lost(record, pods, {unreachable}) == lost
+    assert members.lost_member(record, pods, {unreachable}) == lost
 
 
 @pytest.mark.parametrize(("ended", "is_suspect"), [(-1, True), (0, False), (1, False)])
@@ -81,11 +81,11 @@ def test_an_end_before_the_failure_does_not_show_that_its_node_is_alive(
     pods = {"worker-1": on("b", out_of_reach=True)}
     if has_pod:
         pods["worker-2"] = seen("worker-2", Phase.SUCCEEDED, node="b", finished_at=time)
-    assert bool(refund.suspects(record, pods)) is is_suspect
-    assert bool(refund.lost(record, pods, {"b"})) is is_suspect
+    assert bool(members.suspect_nodes(record, pods)) is is_suspect
+    assert bool(members.lost_member(record, pods, {"b"})) is is_suspect
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(0, False), (299, False), (300, True)])
 def test_a_node_that_is_lost_after_five_minutes_explains_nothing(seconds: int, over: bool) -> None:
     outcome = AttemptOutcome(time=NOW, reason="MemberFailed", charged=True)
-    assert refund.is_over(outcome, later(seconds)) is over
+    assert members.is_charge_final(outcome, later(seconds)) is over

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.reconcile.policies import members, restart
+from imagenet_operator.reconcile.policies import members
 from imagenet_operator.reconcile.types import Charge, End, MemberPod, Phase
 from support.attempt_members import NOW, later, recorded, seen
 
@@ -28,7 +28,7 @@ def judge(*unusual: MemberPod, gone: tuple[str, ...] = ()) -> tuple[Charge, str,
     pods = {name: seen(name) for name in GANG if name not in gone}
     pods |= {pod.name: pod for pod in unusual}
     record = members.recorded([recorded(name) for name in GANG], pods, NOW)
-    end = restart.verdict(record, pods, GRACE_PERIOD, NOW)
+    end = members.verdict(record, pods, GRACE_PERIOD, NOW)
     return None if end is None else (end.charge, end.reason, end.message)
 
 
@@ -128,7 +128,7 @@ def test_a_pod_that_a_kubelet_rejects_names_the_node(
         f"the kubelet of n7 rejected worker-1: {words}; the next attempt prefers other nodes",
     )
     record = members.recorded([recorded("worker-1", "Pending")], {"worker-1": pod}, NOW)
-    assert restart.rejecting_nodes(record) == ["n7"]
+    assert members.rejecting_nodes(record) == ["n7"]
 
 
 def test_a_pod_that_ran_was_not_rejected() -> None:
@@ -166,21 +166,21 @@ LOST = End("NodeLost", "server-0 is on a node that cannot be reached; it hangs",
 def test_a_node_out_of_reach_excuses_what_follows_from_it(charge: Charge) -> None:
     lost = {"server-0": seen("server-0", out_of_reach=True), "worker-0": seen("worker-0")}
     record = [recorded("worker-0"), recorded("server-0")]
-    assert restart.excused(End("Any", "it hangs", charge), record, lost) == LOST
+    assert members.excused(End("Any", "it hangs", charge), record, lost) == LOST
 
 
 @pytest.mark.parametrize("charge", [Charge.WITHDRAWAL, Charge.SUSPENSION, Charge.DISRUPTION])
 def test_what_is_not_charged_needs_no_excuse(charge: Charge) -> None:
     end = End("Any", "no room", charge)
     lost = {"server-0": seen("server-0", out_of_reach=True)}
-    assert restart.excused(end, [recorded("server-0")], lost) is end
+    assert members.excused(end, [recorded("server-0")], lost) is end
 
 
 def test_a_member_that_had_ended_before_its_node_went_excuses_nothing() -> None:
     pods = {"server-0": seen("server-0", out_of_reach=True), "worker-0": seen("worker-0")}
     record = [recorded("worker-0"), recorded("server-0", "Succeeded")]
-    assert restart.excused(CRASH, record, pods) is CRASH
-    assert restart.excused(CRASH, record, {}) is CRASH
+    assert members.excused(CRASH, record, pods) is CRASH
+    assert members.excused(CRASH, record, {}) is CRASH
 
 
 def test_a_crash_is_charged_even_if_the_pod_is_deleted_afterwards() -> None:
@@ -259,7 +259,7 @@ def test_a_recorded_success_is_never_taken_back() -> None:
     }
     after = members.recorded(record, pods, NOW)
     assert after[0] == record[0]
-    assert restart.verdict(after, pods, GRACE_PERIOD, NOW, own_program=True) is None
+    assert members.verdict(after, pods, GRACE_PERIOD, NOW, own_program=True) is None
 
 
 @pytest.mark.parametrize("name", ["scheduler-0", "server-0"])
@@ -278,6 +278,8 @@ def test_the_moment_is_that_of_the_first_who_left() -> None:
         recorded("server-0", "Succeeded", finished_at=later(-20)),
         recorded("worker-0"),
     ]
-    assert restart.deadline(record, GRACE_PERIOD) == later(40)
-    assert restart.deadline(record[:2], GRACE_PERIOD) is None
-    assert restart.deadline([recorded("server-0"), recorded("worker-0")], GRACE_PERIOD) is None
+    assert members.helper_deadline(record, GRACE_PERIOD) == later(40)
+    assert members.helper_deadline(record[:2], GRACE_PERIOD) is None
+    assert (
+        members.helper_deadline([recorded("server-0"), recorded("worker-0")], GRACE_PERIOD) is None
+    )

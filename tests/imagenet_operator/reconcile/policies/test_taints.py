@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from imagenet_operator.reconcile.policies import taints
+from imagenet_operator.reconcile.policies import gang
 
 Manifest = dict[str, Any]
 GPU = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
@@ -17,8 +17,8 @@ OURS = {"key": "dedicated", "value": "vision", "effect": "NoSchedule"}
 
 def stands(*found: Manifest, **spec: Any) -> bool:
     """Whether a pod with these fields may be put on a node with these taints."""
-    kept = taints.of_node({"taints": list(found)})
-    return taints.untolerated(kept, taints.of_pod(spec)) is None
+    kept = gang.taints_of({"taints": list(found)})
+    return gang.untolerated(kept, gang.tolerations_of(spec)) is None
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_every_taint_has_to_be_tolerated() -> None:
 
 
 def test_a_node_that_is_closed_by_hand_has_a_taint() -> None:
-    closed = taints.of_node({"unschedulable": True})
-    assert taints.untolerated(closed, ()) is not None
-    everywhere = taints.of_pod({"tolerations": [{"operator": "Exists"}]})
-    assert taints.untolerated(closed, everywhere) is None
+    closed = gang.taints_of({"unschedulable": True})
+    assert gang.untolerated(closed, ()) is not None
+    everywhere = gang.tolerations_of({"tolerations": [{"operator": "Exists"}]})
+    assert gang.untolerated(closed, everywhere) is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_node_that_is_closed_by_hand_has_a_taint() -> None:
     [(GPU, "nvidia.com/gpu:NoSchedule"), (OURS, "dedicated=vision:NoSchedule")],
 )
 def test_a_taint_is_told_as_kubectl_does(taint: Manifest, words: str) -> None:
-    (found,) = taints.of_node({"taints": [taint]})
+    (found,) = gang.taints_of({"taints": [taint]})
     assert str(found) == words
 
 

@@ -18,7 +18,7 @@ from imagenet_operator.api.status import (
 )
 from imagenet_operator.api.time_status import seconds_of
 from imagenet_operator.reconcile.policies import time_account
-from imagenet_operator.reconcile.policies.figures import is_worth_a_write
+from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from support.attempt_members import NOW, later, recorded
 from support.job_table import manifest
 from support.samples import sample

@@ -1,4 +1,4 @@
-"""Waiting: each cause in the words of Kubernetes, and the reason and message that follow."""
+"""Waiting: each cause in the words of Kubernetes, with what follows; the limit of start errors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from imagenet_operator.api.status import StartErrors, TrainingStatus
 from imagenet_operator.reconcile.policies import waiting
 from imagenet_operator.reconcile.policies.waiting import CAUSES, REASONS
-from imagenet_operator.reconcile.waiting_objects import (
+from imagenet_operator.reconcile.types import (
     CREATING,
     INITIALIZING,
     NO_PODS,
@@ -20,6 +21,7 @@ from imagenet_operator.reconcile.waiting_objects import (
     Refusal,
     WaitingObject,
 )
+from support.simulated_world import START
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 POD = "digits-r0-worker-0"
@@ -477,3 +479,30 @@ def test_another_amount_that_is_missing_is_not_worth_a_write() -> None:
     former = f"waiting in queue lq: {QUOTA.replace('200m', '900m')}"
     again = found(held, event=ObjectEvent(QUEUED, QUOTA), former=former)
     assert again == waiting.Wait(QUEUED, former)
+
+
+LATER = START + timedelta(seconds=100)
+LASTING = StartErrors(since=START)
+
+
+def test_the_first_error_counts_until_the_last_one_is_cleared() -> None:
+    assert waiting.recorded_errors(None, False, START) is None
+    assert waiting.recorded_errors(None, True, START) == LASTING
+    assert waiting.recorded_errors(LASTING, True, LATER) == LASTING
+    cleared = waiting.recorded_errors(LASTING, False, LATER)
+    assert cleared == StartErrors(cleared=LATER)
+    assert waiting.recorded_errors(cleared, False, LATER + timedelta(1)) == cleared
+    assert waiting.recorded_errors(cleared, True, LATER) == StartErrors(since=LATER)
+
+
+def test_the_deadline_counts_from_the_first_error() -> None:
+    assert waiting.start_deadline(LASTING, 600) == START + timedelta(seconds=600)
+    assert waiting.start_deadline(StartErrors(cleared=START), 600) is None
+    assert waiting.start_deadline(None, 600) is None
+
+
+def test_other_deadlines_count_from_the_end_of_the_errors() -> None:
+    training = TrainingStatus(schedulable_time=START)
+    excused = waiting.without_start_errors(training, StartErrors(cleared=LATER))
+    assert (excused.schedulable_time, excused.bound_time) == (LATER, None)
+    assert waiting.without_start_errors(training, LASTING) == training

@@ -14,7 +14,7 @@ from imagenet_operator.api.status import (
     Status,
     TrainingStatus,
 )
-from imagenet_operator.reconcile.policies import members, rebuild
+from imagenet_operator.reconcile.policies import members, version_skew
 from imagenet_operator.reconcile.types import Attempt
 from support.attempt_members import NOW, later, recorded, seen
 
@@ -30,7 +30,7 @@ def condition(
 def rebuilt(status: Status, **attempts: Attempt) -> Status:
     """A status after it was rebuilt, with attempts r0, r1…"""
     numbered = {int(name[1:]): attempt for name, attempt in attempts.items()}
-    return rebuild.rebuilt(status, numbered, later(60))
+    return version_skew.rebuilt(status, numbered, later(60))
 
 
 def attempt(number: int) -> Attempt:

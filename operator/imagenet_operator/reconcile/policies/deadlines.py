@@ -1,8 +1,14 @@
-"""Progress: an attempt without progress for progressDeadlineSeconds is ended, and charged.
+"""Deadlines: how long a job may prepare and train, and an attempt may make no progress.
 
-The commonest failure of distributed training is a hang in which every pod runs, so phases alone are
-not enough. Progress is: all members are bound; all of them run; after that, progress in a sample.
-An attempt hangs if a sample taken after its deadline shows no progress.
+preparationDeadlineSeconds and activeDeadlineSeconds are read from clocks, which leave the pauses
+out: the one counts the preparation, but not while the job is suspended; the other counts the time
+that all members of an attempt run, over all attempts, but not preparation, suspension, or waiting
+for nodes and restarts.
+
+An attempt without progress for progressDeadlineSeconds is ended, and charged. The commonest failure
+of distributed training is a hang in which every pod runs, so phases alone are not enough. Progress
+is: all members are bound; all of them run; after that, progress in a sample. An attempt hangs if a
+sample taken after its deadline shows no progress.
 
 Silence is not always a hang: a user's own program may serve no metrics, and a network may block
 them. So an attempt that never answered is left alone, and so is every attempt without a sampler. An
@@ -15,9 +21,37 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from imagenet_operator.api.status import TrainingStatus
+from imagenet_operator.api.status import Clock, TrainingStatus
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import Charge, End
+
+
+def start_clock(clock: Clock, now: datetime) -> Clock:
+    """Return the clock running; one that runs is unchanged."""
+    return clock if clock.since is not None else Clock(seconds=clock.seconds, since=now)
+
+
+def stop_clock(clock: Clock, now: datetime) -> Clock:
+    """Return the clock stopped; one that is stopped is unchanged."""
+    return clock if clock.since is None else Clock(seconds=_elapsed(clock, now))
+
+
+def ends_at(clock: Clock, deadline_seconds: int | None) -> datetime | None:
+    """Return when a running clock reaches a deadline; None if it is stopped, or without one."""
+    if deadline_seconds is None or clock.since is None:
+        return None
+    return clock.since + timedelta(seconds=deadline_seconds - clock.seconds)
+
+
+def is_over(clock: Clock, deadline_seconds: int | None, now: datetime) -> bool:
+    """Return whether a clock, running or not, has reached a deadline."""
+    return deadline_seconds is not None and _elapsed(clock, now) >= deadline_seconds
+
+
+def _elapsed(clock: Clock, now: datetime) -> int:
+    if clock.since is None:
+        return clock.seconds
+    return clock.seconds + max(0, int((now - clock.since).total_seconds()))
 
 
 def last_progress(training: TrainingStatus, sample: Sample | None) -> datetime | None:
@@ -26,14 +60,17 @@ def last_progress(training: TrainingStatus, sample: Sample | None) -> datetime |
         return training.bound_time
     if sample is None:
         return None
-    if sample.attempt == training.attempt:
-        moved = sample.progressed_at
-    else:
-        moved = _progress_before_silence(training, sample)
+    moved = sample.progressed_at
+    if sample.attempt != training.attempt:
+        # It never answered this operator; perhaps it answered one before.
+        heard, silent = training.last_progress_time, sample.silent_since
+        if heard is None or silent is None or sample.asked != training.attempt:
+            return None
+        moved = max(heard, silent)
     return None if moved is None else max(training.running_time, moved)
 
 
-def deadline(
+def progress_deadline(
     training: TrainingStatus, sample: Sample | None, deadline_seconds: int | None
 ) -> datetime | None:
     """Return when the attempt is ended unless it progresses before; None if never."""
@@ -43,7 +80,7 @@ def deadline(
     return moved + timedelta(seconds=deadline_seconds)
 
 
-def next_check(
+def next_progress_check(
     training: TrainingStatus,
     sample: Sample | None,
     deadline_seconds: int | None,
@@ -59,15 +96,15 @@ def next_check(
         now: The time.
         requeue_interval: How long to wait for a sample when the deadline is over.
     """
-    limit = deadline(training, sample, deadline_seconds)
+    limit = progress_deadline(training, sample, deadline_seconds)
     return now + requeue_interval if limit is not None and limit <= now else limit
 
 
-def verdict(
+def no_progress(
     training: TrainingStatus, sample: Sample | None, deadline_seconds: int | None, now: datetime
 ) -> End | None:
     """Return the end of an attempt without progress for too long; None otherwise."""
-    limit = deadline(training, sample, deadline_seconds)
+    limit = progress_deadline(training, sample, deadline_seconds)
     if limit is None or now < limit:
         return None
     where = ""
@@ -82,14 +119,3 @@ def verdict(
         found = "no worker answered"
     message = f"{found} for {deadline_seconds} s{where}"
     return End("ProgressDeadlineExceeded", message, Charge.FAILURE)
-
-
-def _progress_before_silence(training: TrainingStatus, sample: Sample) -> datetime | None:
-    """Return the latest time of progress of an attempt that never answered this operator.
-
-    None if it answered no operator before.
-    """
-    heard, silent = training.last_progress_time, sample.silent_since
-    if heard is None or silent is None or sample.asked != training.attempt:
-        return None
-    return max(heard, silent)

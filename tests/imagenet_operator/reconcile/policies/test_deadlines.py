@@ -1,4 +1,4 @@
-"""Progress: what counts, and when a stalled attempt is ended."""
+"""Deadlines: clocks with their pauses left out, and what counts as progress."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from imagenet_operator.api.status import TrainingStatus
-from imagenet_operator.reconcile.policies import progress
+from imagenet_operator.api.status import Clock, TrainingStatus
+from imagenet_operator.reconcile.policies import deadlines
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import Charge
 from support.attempt_members import NOW, later
@@ -68,7 +68,7 @@ def silence(seconds: float, *, asked: int | None = 2, **heard: object) -> Sample
 def test_last_progress(
     training: TrainingStatus, heard: Sample | None, moved: datetime | None
 ) -> None:
-    assert progress.last_progress(training, heard) == moved
+    assert deadlines.last_progress(training, heard) == moved
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_last_progress(
 def test_standing_still_is_charged(
     training: TrainingStatus, heard: Sample | None, seconds: int | None, message: str | None
 ) -> None:
-    end = progress.verdict(training, heard, seconds, NOW)
+    end = deadlines.no_progress(training, heard, seconds, NOW)
     assert (None if end is None else end.message) == message
     if end is not None:
         assert (end.reason, end.charge) == ("ProgressDeadlineExceeded", Charge.FAILURE)
 
 
 def test_members_that_never_come_to_run_are_no_progress() -> None:
-    end = progress.verdict(TrainingStatus(bound_time=later(-300)), None, 300, NOW)
+    end = deadlines.no_progress(TrainingStatus(bound_time=later(-300)), None, 300, NOW)
     assert end is not None
     assert end.message == "not all members ran for 300 s"
 
@@ -127,4 +127,38 @@ def test_members_that_never_come_to_run_are_no_progress() -> None:
     ],
 )
 def test_when_to_requeue_at(heard: Sample | None, expected: datetime | None) -> None:
-    assert progress.next_check(RUNNING, heard, 70, NOW, REQUEUE_INTERVAL) == expected
+    assert deadlines.next_progress_check(RUNNING, heard, 70, NOW, REQUEUE_INTERVAL) == expected
+
+
+def test_pauses_do_not_count() -> None:
+    spent = deadlines.start_clock(Clock(), NOW)
+    spent = deadlines.stop_clock(spent, later(10))
+    spent = deadlines.start_clock(spent, later(1000))
+    assert deadlines.ends_at(spent, 30) == later(1020)
+    assert deadlines.stop_clock(spent, later(1005)) == Clock(seconds=15)
+
+
+def test_running_and_stopping_may_be_repeated() -> None:
+    running = deadlines.start_clock(Clock(seconds=3), NOW)
+    assert deadlines.start_clock(running, later(50)) == running
+    stopped = deadlines.stop_clock(running, later(7))
+    assert deadlines.stop_clock(stopped, later(90)) == stopped == Clock(seconds=10)
+
+
+def test_a_clock_that_was_set_back_takes_nothing_away() -> None:
+    assert deadlines.stop_clock(Clock(seconds=5, since=later(60)), NOW) == Clock(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("spent", "seconds", "over", "ends_at"),
+    [
+        (Clock(seconds=5, since=NOW), 10, False, later(5)),
+        (Clock(seconds=9, since=later(-1)), 10, True, NOW),
+        (Clock(seconds=10), 10, True, None),
+        (Clock(seconds=9), 10, False, None),
+        (Clock(seconds=9, since=NOW), None, False, None),
+    ],
+)
+def test_deadlines(spent: Clock, seconds: int | None, over: bool, ends_at: datetime | None) -> None:
+    assert deadlines.is_over(spent, seconds, NOW) is over
+    assert deadlines.ends_at(spent, seconds) == ends_at

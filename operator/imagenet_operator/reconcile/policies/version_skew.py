@@ -1,9 +1,14 @@
-"""Rebuild: what a status has lost, from the pods and from the rest of the status.
+"""Version skew: jobs that an operator of another release has written, or an older CRD has pruned.
+
+A newer operator may write a field of the spec that this version does not accept; a spec that is too
+large for the operator is unsupported, too. The pods that exist go on: the newer operator has built
+them. Nothing is created from a spec of which a part is unknown, and a job that has not started
+waits. Suspension, the end of an attempt and clean-up need only the fields that can be read.
 
 An API server prunes the fields that its CRD does not define. So with an older CRD, a status that
-is written loses fields. Their loss must not end a running attempt, start a finished job again, or
-let a job restart without limit. Counters are estimated: every attempt but the first counts as a
-restart.
+is written loses fields. They are rebuilt from the pods and from the rest of the status, because
+their loss must not end a running attempt, start a finished job again, or let a job restart without
+limit. Counters are estimated: every attempt but the first counts as a restart.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import get_args
+from typing import Final, get_args
 
 from imagenet_operator.api.status import (
     AttemptOutcome,
@@ -22,12 +27,15 @@ from imagenet_operator.api.status import (
     Status,
     TrainingStatus,
 )
-from imagenet_operator.reconcile.policies import conditions, unsupported, waiting
-from imagenet_operator.reconcile.types import Attempt, MemberPod
-from imagenet_operator.reconcile.waiting_objects import TERMINATING
+from imagenet_operator.errors import Problem
+from imagenet_operator.reconcile.policies import job_status, waiting
+from imagenet_operator.reconcile.types import TERMINATING, Attempt, MemberPod
+
+UNSUPPORTED: Final = "UnsupportedSpec"
+"""The reason of Created, and of the condition of what does not start."""
 
 _BEFORE_AN_ATTEMPT = frozenset(
-    {"NameConflict", unsupported.REASON, *waiting.REASONS} - {waiting.CAUSES[TERMINATING].reason}
+    {"NameConflict", UNSUPPORTED, *waiting.REASONS} - {waiting.CAUSES[TERMINATING].reason}
 )
 """Reasons that Running may have without any attempt."""
 
@@ -37,9 +45,30 @@ _UNRECORDED = 1000
 _ENDS: tuple[ConditionType, ...] = ("Succeeded", "Failed")
 
 
+def why_unsupported(problems: Sequence[Problem]) -> tuple[str, str]:
+    """Return the reason and the message of a condition.
+
+    Args:
+        problems: The fields that are not accepted; one at least.
+    """
+    if all(problem.stage == "operator" for problem in problems):
+        return UNSUPPORTED, f"no pods are started: {'; '.join(map(str, problems))}"
+    fields = "; ".join(f"{problem.path}: {problem.message}" for problem in problems)
+    return UNSUPPORTED, (
+        "a newer operator wrote the spec; upgrade this operator, which starts no pods until then: "
+        f"{fields}"
+    )
+
+
+def was_unsupported(status: Status) -> bool:
+    """Whether the status still names fields that are accepted by now."""
+    created = job_status.find(status.conditions, "Created")
+    return created is not None and (created.status, created.reason) == ("True", UNSUPPORTED)
+
+
 def was_started(status: Status) -> bool:
     """Whether an operator has accepted the job."""
-    return status.start_time is not None or conditions.holds(status.conditions, "Created")
+    return status.start_time is not None or job_status.holds(status.conditions, "Created")
 
 
 def last_attempt(status: Status) -> int:
@@ -65,11 +94,20 @@ def rebuilt(status: Status, attempts: Mapping[int, Attempt], now: datetime) -> S
         attempts: The attempts that are observed, by number.
         now: The time.
     """
-    changes = {**_start(status), **_end(status, now)}
-    status = status.model_copy(update=changes) if changes else status
+    created = job_status.find(status.conditions, "Created")
+    if status.start_time is None and created is not None and created.status == "True":
+        status = status.model_copy(update={"start_time": created.last_transition_time})
+    if changes := _end(status, now):
+        status = status.model_copy(update=changes)
     if status.completion_time is None:
         status = _with_training(status, attempts, now)
-    return _with_restarts(status)
+    training = status.training
+    was_restarted = job_status.find(status.conditions, "Restarting") is not None
+    if was_restarted and training is not None and not status.restarts and not status.disruptions:
+        # Both counters are lost.
+        restarts = training.attempt + (training.outcome is not None)
+        status = status.model_copy(update={"restarts": restarts})
+    return status
 
 
 def existing(pods: Iterable[MemberPod]) -> tuple[MemberStatus, ...]:
@@ -81,13 +119,6 @@ def existing(pods: Iterable[MemberPod]) -> tuple[MemberStatus, ...]:
     )
 
 
-def _start(status: Status) -> dict[str, datetime]:
-    created = conditions.find(status.conditions, "Created")
-    if status.start_time is not None or created is None or created.status != "True":
-        return {}
-    return {"start_time": created.last_transition_time}
-
-
 def _end(status: Status, now: datetime) -> dict[str, object]:
     """Return the changes that give a finished job its condition and its time."""
     ended = [item for item in status.conditions if item.type in _ENDS and item.status == "True"]
@@ -96,7 +127,7 @@ def _end(status: Status, now: datetime) -> dict[str, object]:
     if status.completion_time is None:
         return {}
     kind: ConditionType = "Succeeded" if status.phase == "Succeeded" else "Failed"
-    found = conditions.put(
+    found = job_status.put(
         status.conditions,
         kind,
         True,
@@ -140,9 +171,9 @@ def _lacks_groups(training: TrainingStatus) -> bool:
 
 
 def _had_an_attempt(found: Sequence[Condition]) -> bool:
-    running = conditions.find(found, "Running")
+    running = job_status.find(found, "Running")
     has_begun = running is not None and running.reason not in _BEFORE_AN_ATTEMPT
-    return has_begun or conditions.find(found, "Restarting") is not None
+    return has_begun or job_status.find(found, "Restarting") is not None
 
 
 def _latest_named(found: Iterable[Condition]) -> int:
@@ -157,7 +188,7 @@ def _outcome(
     found: Sequence[Condition], number: int, has_pods: bool, now: datetime
 ) -> AttemptOutcome | None:
     """Return the end of an attempt, if the job restarts because of it or it has no pods."""
-    restarting = conditions.find(found, "Restarting")
+    restarting = job_status.find(found, "Restarting")
     if (
         restarting is not None
         and restarting.status == "True"
@@ -171,12 +202,3 @@ def _outcome(
     if has_pods:
         return None
     return AttemptOutcome(time=now, reason="RecordLost", message="the attempt has no pods")
-
-
-def _with_restarts(status: Status) -> Status:
-    """Return a status with an estimate of its restarts, if both counters are lost."""
-    training = status.training
-    was_restarted = conditions.find(status.conditions, "Restarting") is not None
-    if not was_restarted or status.restarts or status.disruptions or training is None:
-        return status
-    return status.model_copy(update={"restarts": training.attempt + (training.outcome is not None)})
