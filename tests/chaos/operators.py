@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection, Credentials
 from imagenet_operator.clusters.kubernetes.fence import Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
+from imagenet_operator.clusters.kubernetes.login import Connection, Credentials
 from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import Configuration

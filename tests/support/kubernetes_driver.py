@@ -11,7 +11,7 @@ from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import kinds, stored_job
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, KubernetesCluster
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
 from imagenet_operator.reconcile.types import Manifest

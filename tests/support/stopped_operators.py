@@ -24,9 +24,9 @@ from imagenet_operator.clusters.kubernetes import client as clients
 from imagenet_operator.clusters.kubernetes import fence as fences
 from imagenet_operator.clusters.kubernetes import kinds, leader_election, leases
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.fence import TIMES, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import parse
 from support.operator_harness import QUICK

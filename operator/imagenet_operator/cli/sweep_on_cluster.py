@@ -20,7 +20,7 @@ from imagenet_operator.cli.sweep import Outcome, by_status
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import kinds
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.conditions import find

@@ -13,7 +13,7 @@ from imagenet_operator.cli.sweep import Outcome
 from imagenet_operator.cli.sweep_on_cluster import OnCluster
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.scaling import points, sizes, variants
 from imagenet_operator.scaling.points import Point

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from imagenet_operator import handlers
-from imagenet_operator.clusters.kubernetes import connection, exec_plugin
+from imagenet_operator.clusters.kubernetes import login
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import (
+from imagenet_operator.clusters.kubernetes.login import (
     RENEWAL_SECONDS,
     Connection,
     Credentials,
@@ -217,7 +217,7 @@ async def test_an_operator_logs_in_again_with_kopf_and_its_watches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kopf's session keeps a certificate, so that kopf has to ask for another session."""
-    for module in (connection, handlers):
+    for module in (login, handlers):
         monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.0)
     api = CertificateServer(tmp_path)
     api.answer("one")
@@ -241,7 +241,7 @@ async def test_an_operator_logs_in_again_with_kopf_and_its_watches(
 async def test_kopf_waits_for_a_plugin_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (connection, handlers):
+    for module in (login, handlers):
         monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.0)
     async with cluster_of(node("n1")) as server:
         api = TokenServer(tmp_path, server)
@@ -316,7 +316,7 @@ def test_a_plugin_that_is_not_installed_is_said_with_its_hint(tmp_path: Path) ->
 def test_a_plugin_that_hangs_stops_neither_the_login_nor_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exec_plugin, "PLUGIN_SECONDS", 0.2)
+    monkeypatch.setattr(login, "PLUGIN_SECONDS", 0.2)
     plugin = Plugin(tmp_path)
     plugin.answer(token="one")
     os.mkfifo(tmp_path / "hold")
@@ -327,12 +327,12 @@ def test_a_plugin_that_hangs_stops_neither_the_login_nor_the_end(
         asyncio.run(found.credentials())
 
     async def log_in_again() -> Credentials:
-        monkeypatch.setattr(exec_plugin, "PLUGIN_SECONDS", 60.0)
-        login = asyncio.create_task(found.credentials())
+        monkeypatch.setattr(login, "PLUGIN_SECONDS", 60.0)
+        run = asyncio.create_task(found.credentials())
         for _ in range(5):
             await asyncio.sleep(0)
         (tmp_path / "hold").write_text("go on\n")
-        return await login
+        return await run
 
     # The first run's answer is taken; there is no second run beside it.
     assert asyncio.run(log_in_again()).headers == (("Authorization", "Bearer one"),)

@@ -10,8 +10,8 @@ import pytest
 
 from imagenet_operator.clusters.kubernetes import retries
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.kinds import POD
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.retries import Answer
 from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous

@@ -12,9 +12,9 @@ import pytest
 
 from imagenet_operator.clusters.kubernetes import fence as fences
 from imagenet_operator.clusters.kubernetes.client import NO_LEASE, ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.fence import TIMES, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.kinds import EVENT, JOB
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.retries import Answer
 from support.api_requests import Request
 from support.asynchronous import asynchronous

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagenet_operator.clusters.kubernetes.connection import (
+from imagenet_operator.clusters.kubernetes.login import (
     NoConnection,
     from_kubeconfig,
 )

@@ -11,7 +11,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from imagenet_operator.clusters.kubernetes.connection import (
+from imagenet_operator.clusters.kubernetes.login import (
     NoConnection,
     find,
     from_kubeconfig,

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection, from_kubeconfig
+from imagenet_operator.clusters.kubernetes.login import Connection, from_kubeconfig
 from support.asynchronous import asynchronous
 from support.certificates import Authority
 from support.connect_proxy import ConnectProxy
@@ -177,7 +177,7 @@ async def test_no_other_server_gets_the_login_that_kopf_uses(tmp_path: Path) -> 
 LOGS_IN = """
 import asyncio, sys
 from pathlib import Path
-from imagenet_operator.clusters.kubernetes.connection import find
+from imagenet_operator.clusters.kubernetes.login import find
 
 print((asyncio.run(find().credentials())).tls is not None, flush=True)
 sys.stdin.read()

@@ -12,7 +12,7 @@ from imagenet_operator.clusters.kubernetes import kinds, projection
 from imagenet_operator.clusters.kubernetes.cache import Cache
 from imagenet_operator.clusters.kubernetes.client import PAGE, Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, job_of_child
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
 from imagenet_operator.manifests import labels
 from support.api_requests import Refusal

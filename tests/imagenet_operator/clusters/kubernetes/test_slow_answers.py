@@ -9,8 +9,8 @@ import pytest
 from imagenet_operator.clusters.kubernetes import client as clients
 from imagenet_operator.clusters.kubernetes import retries
 from imagenet_operator.clusters.kubernetes.client import AT_ONCE, ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
 from imagenet_operator.clusters.kubernetes.kinds import JOB
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.retries import Answer
 from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous

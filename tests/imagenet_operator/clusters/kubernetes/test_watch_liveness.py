@@ -9,7 +9,7 @@ from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import health, kinds, projection
 from imagenet_operator.clusters.kubernetes.cache import Cache
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.watch_liveness import WatchLiveness
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous
