@@ -33,7 +33,7 @@ from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 from kubernetes.client import Configuration
@@ -58,6 +58,10 @@ _REMEDIES = {
     "certificate names another host",
     "auth-provider": "write exec, with a plugin that fetches the token",
     **dict.fromkeys(("username", "password"), "use a user with a certificate or a token"),
+    # The loader ignores them, and requests would have the rights of the user that logs in.
+    **dict.fromkeys(
+        ("as", "as-uid", "as-groups", "as-user-extra"), "use a user that has these rights itself"
+    ),
 }
 """Unsupported fields of clusters and users, and what to write instead."""
 
@@ -511,7 +515,6 @@ class KubeconfigLogin:
     def __init__(self, cluster: Fields, user: Fields) -> None:
         self._cluster = cluster
         self._user = user
-        self._impersonation = _impersonation(user)
         self._token_file = user.path("tokenFile")
         self._token = None if self._token_file is not None else _token(user)
         self._tls = _Tls(
@@ -541,8 +544,7 @@ class KubeconfigLogin:
             configuration = self._load(said, files)
             tls = self._tls.context(configuration)
         renew, valid = _times(said.expires, self._reads_files)
-        headers = _authorization(configuration) + self._impersonation
-        return Credentials(headers, tls, renew, valid)
+        return Credentials(_authorization(configuration), tls, renew, valid)
 
     @property
     def _reads_files(self) -> bool:
@@ -718,31 +720,6 @@ def _sendable(text: str) -> str:
     if not stripped.isprintable():
         raise ValueError("is not one line of text")
     return stripped
-
-
-def _impersonation(user: Fields) -> tuple[tuple[str, str], ...]:
-    """Return the headers for impersonation, which the package lacks.
-
-    Raises:
-        NoConnection: A field cannot be used.
-    """
-    headers = [("Impersonate-User", name) for name in filter(None, [user.text("as")])]
-    uid = user.text("as-uid")
-    headers += [("Impersonate-Uid", uid)] if uid is not None else []
-    headers += [("Impersonate-Group", group) for group in user.texts("as-groups")]
-    extra = user.values.get("as-user-extra") or {}
-    if not isinstance(extra, dict):
-        raise NoConnection(f"{user.place('as-user-extra')}: is not an object; write KEY: [VALUE]")
-    fields = Fields(user.file, f"{user.name}as-user-extra.", extra)
-    for key in map(str, extra):
-        name = f"Impersonate-Extra-{quote(key, safe='')}"
-        headers += [(name, value) for value in fields.texts(key)]
-    if headers and user.text("as") is None:
-        raise NoConnection(f"{user.place('as')}: is missing; write the user to act as")
-    for _, value in headers:
-        if value != value.strip() or not value.isprintable():
-            raise NoConnection(f"{user.place('as')}: {value!r} is not one line of text")
-    return tuple(headers)
 
 
 @dataclass

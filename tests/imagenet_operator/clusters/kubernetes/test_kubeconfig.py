@@ -150,18 +150,21 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"auth-provider": {"name": "oidc"}},
         f"{USER}.auth-provider: is not supported; write exec, with a plugin that fetches the token",
     ),
-    ({}, {"as-groups": ["g"]}, f"{USER}.as: is missing; write the user to act as"),
-    (
-        {},
-        {"as": "a", "as-groups": "g"},
-        f"{USER}.as-groups: is not a list of texts; write them in quotes",
+    *(
+        (
+            {},
+            {"token": "secret", **impersonation},
+            f"{USER}.{next(iter(impersonation))}: is not supported; use a user that has these "
+            "rights itself",
+        )
+        for impersonation in (
+            {"as": "jane", "as-groups": ["g"]},
+            {"as": 7},
+            {"as-uid": "7"},
+            {"as-groups": ["g"]},
+            {"as-user-extra": {"k": ["v"]}},
+        )
     ),
-    (
-        {},
-        {"as": "a", "as-user-extra": ["k"]},
-        f"{USER}.as-user-extra: is not an object; write KEY: [VALUE]",
-    ),
-    ({}, {"as": "a\nb"}, f"{USER}.as: 'a\\nb' is not one line of text"),
     ({}, {"exec": "aws"}, f"{USER}.exec: is not an object; write its command"),
     (
         {},

@@ -1,4 +1,4 @@
-"""What requests carry: certificates from memory, impersonation, a proxy, a server's other name."""
+"""What requests carry: certificates from memory, a proxy, a server's other name."""
 
 import subprocess
 import sys
@@ -118,39 +118,6 @@ async def test_an_operator_works_through_a_proxy(tmp_path: Path) -> None:
                 assert len(harness.pods()) == 5
             assert set(proxy.asked) == {"api.invalid:6443"}
             assert api.users == {"ada"}
-
-
-@asynchronous
-async def test_a_user_may_act_as_another(tmp_path: Path) -> None:
-    user = {
-        "token": "secret",
-        "as": "jane",
-        "as-uid": "7",
-        "as-groups": ["a", "b"],
-        "as-user-extra": {"example.com/Team": ["x", "y"]},
-    }
-    carried: list[tuple[str, str]] = []
-
-    def note(request: web.BaseRequest) -> bool:
-        named = ("Authorization", "Impersonate-")
-        carried.extend(item for item in request.headers.items() if item[0].startswith(named))
-        return True
-
-    async with FakeApiServer() as server:
-        server.lets_in = note
-        found = from_kubeconfig(kubeconfig(tmp_path, {"server": server.url}, user))
-        async with Client(found) as client:
-            await client.get(PODS)
-
-    assert carried == [
-        ("Authorization", "Bearer secret"),
-        ("Impersonate-User", "jane"),
-        ("Impersonate-Uid", "7"),
-        ("Impersonate-Group", "a"),
-        ("Impersonate-Group", "b"),
-        ("Impersonate-Extra-example.com%2FTeam", "x"),
-        ("Impersonate-Extra-example.com%2FTeam", "y"),
-    ]
 
 
 @asynchronous
