@@ -1,6 +1,6 @@
 """Requests to the API server: JSON over HTTPS, with manifests as dictionaries.
 
-The kubernetes package finds the login (`login`); aiohttp carries the requests, because the
+The kubernetes package loads the login (`login`); aiohttp carries the requests, because the
 package's REST layer is slower (docs/decisions/0002-kubernetes-client.md). Requests are bounded in
 time and in number. A request's time begins when it is sent: most creates of a large job wait for
 their turn first. A few kinds of requests are sent again here (`retries`), and one whose login was

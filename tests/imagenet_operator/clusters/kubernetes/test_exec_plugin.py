@@ -271,6 +271,7 @@ def status(text: str) -> str:
         ("", "exec: failed to decode process output: Expecting value: line 1 column 1 (char 0)"),
         ("[]", "exec: malformed response. missing key 'apiVersion'"),
         (status("{}"), "status has neither token nor clientCertificateData"),
+        (status("[]"), "status has neither token nor clientCertificateData"),
         (status('{"token": 7}'), "status.token is not text"),
         (
             status('{"clientKeyData": "a"}'),
@@ -278,7 +279,7 @@ def status(text: str) -> str:
         ),
         (
             status('{"token": "a", "expirationTimestamp": "soon"}'),
-            "Invalid isoformat string: 'soon'",
+            "Invalid RFC3339 datetime: 'soon' (expected YYYY-MM-DDTHH:MM:SS[.frac][Z|±HH:MM])",
         ),
         (
             status('{"token": "a"}').replace("/v1", "/v2"),
@@ -299,6 +300,19 @@ def test_an_answer_that_is_no_login_is_said(tmp_path: Path, printed: str, said: 
         f"{path}: users[u].user.exec.command: {tmp_path}/plugin: {said}; run it in a terminal to "
         "see what it prints"
     )
+
+
+def test_a_plugins_token_that_no_header_holds_is_said(tmp_path: Path) -> None:
+    plugin = Plugin(tmp_path)
+    plugin.print(status('{"token": "a\\nb"}'))
+    path = kubeconfig(tmp_path, {}, plugin.user)
+
+    with pytest.raises(
+        NoConnection, match="exec: the token of the plugin: is not one line"
+    ) as said:
+        asyncio.run(from_kubeconfig(path).credentials())
+
+    assert "a\\nb" not in str(said.value)
 
 
 def test_a_plugin_that_is_not_installed_is_said_with_its_hint(tmp_path: Path) -> None:

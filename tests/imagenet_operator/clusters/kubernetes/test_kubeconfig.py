@@ -57,8 +57,7 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"certificate-authority-data": "AAA…"},
         {},
-        f"{CA}-data: is not base64 (string argument should contain only ASCII characters); {PEM} "
-        "certificate-authority",
+        f"{CA}-data: is not base64 (Only base64 data is allowed); {PEM} certificate-authority",
     ),
     (
         {},
@@ -111,8 +110,7 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"tokenFile": "config"},
-        f"{USER}.tokenFile: FOLDER/config: is not one line of text; it takes a file that holds a "
-        "token and nothing else",
+        f"{USER}.tokenFile: FOLDER/config: is not one line of text; write the token alone",
     ),
     ({}, {"token": 7}, f"{USER}.token: is not text; write it in quotes"),
     ({}, {"token": "a\nb"}, f"{USER}.token: is not one line of text; write the token alone"),
@@ -185,8 +183,8 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"exec": {**PLUGIN, "env": [{"name": "A"}]}},
-        f"{USER}.exec.env: is not a list of variables; write objects with name and value, in "
-        "quotes",
+        f"{USER}.exec.env: Invalid kube-config file. Expected key value in exec/env/0; write "
+        "objects with name and value, in quotes",
     ),
     (
         {},
