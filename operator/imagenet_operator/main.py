@@ -19,8 +19,7 @@ import uvloop
 
 from imagenet_operator import handlers
 from imagenet_operator.clusters.kubernetes import health, login
-from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, Client
-from imagenet_operator.clusters.kubernetes.fence import Fence
+from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, Client, Fence
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.operator import NOT_DEFINED, Operator

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.fence import Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.login import Connection, Credentials
 from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes.client import Client
-from imagenet_operator.clusters.kubernetes.fence import Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes.client import Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.login import Connection
 from support.asynchronous import until

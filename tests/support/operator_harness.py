@@ -16,8 +16,7 @@ from typing import Any
 
 from imagenet_operator import handlers
 from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.client import Client
-from imagenet_operator.clusters.kubernetes.fence import Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes.client import Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection
 from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.operator import Operator

@@ -21,10 +21,8 @@ from typing import Any
 
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import client as clients
-from imagenet_operator.clusters.kubernetes import fence as fences
 from imagenet_operator.clusters.kubernetes import kinds, leader_election, leases
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.fence import TIMES, Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes.client import TIMES, ApiError, Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.operator import Operator
@@ -41,7 +39,7 @@ QUICK_LEASE = LeaseTimes(
 )
 
 
-CLOCKED = (clients, fences, leader_election, leases)
+CLOCKED = (clients, leader_election, leases)
 """The modules that read a monotonic clock, as `time`, which a test has to replace."""
 
 

@@ -23,8 +23,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from imagenet_operator.clusters.kubernetes import metrics
-from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
-from imagenet_operator.clusters.kubernetes.fence import TIMES, Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes.client import (
+    NOT_FOUND,
+    TIMES,
+    ApiError,
+    Client,
+    Fence,
+    LeaseTimes,
+)
 from imagenet_operator.clusters.kubernetes.kinds import LEASE
 from imagenet_operator.clusters.kubernetes.leases import Observations, Scope, jobs_of
 from imagenet_operator.errors import ImageNetJobError

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.fence import LeaseTimes
+from imagenet_operator.clusters.kubernetes.client import LeaseTimes
 from support.api_requests import Refusal, creates_a_pod
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
