@@ -23,7 +23,7 @@ from chaos.jobs import ELASTIC_COUNTS
 from chaos.network import WRITES
 from chaos.status_invariants import ELASTIC, HELD, TERMINAL, StatusInvariants
 from chaos.world import ChaosCluster, JobWorld
-from imagenet_operator.clusters.kubernetes import kinds, leases
+from imagenet_operator.clusters.kubernetes import kinds, leader_election
 from imagenet_operator.configuration import LEASE_NAMESPACE
 from imagenet_operator.manifests import labels
 from imagenet_operator.manifests.protection import NETWORK_POLICY
@@ -63,7 +63,7 @@ class Violated(AssertionError):  # noqa: N818 - what became of an invariant
         self.invariant = invariant
 
 
-_LEASE = (kinds.LEASE.name, LEASE_NAMESPACE, leases.NAME)
+_LEASE = (kinds.LEASE.name, LEASE_NAMESPACE, leader_election.NAME)
 
 NAMES = {
     "one leader": "With a Lease, only its holder sends requests that change something",

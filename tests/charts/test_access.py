@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import kinds, leases
+from imagenet_operator.clusters.kubernetes import kinds, leader_election
 from support import chart
 from support.chart import Manifest, granted
 
@@ -120,7 +120,7 @@ def test_only_its_own_leases_can_be_changed(watched: list[str], names: list[str]
         if role["metadata"]["name"] == LEASES
     ]
     assert role["metadata"]["namespace"] == "ops"
-    assert set(names) == set(leases.Scope.of(watched).names)
+    assert set(names) == set(leader_election.Scope.of(watched).names)
     by_verbs = {tuple(rule["verbs"]): rule.get("resourceNames") for rule in role["rules"]}
     assert by_verbs == {("list", "create"): None, ("update",): names}
 

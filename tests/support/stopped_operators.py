@@ -21,7 +21,7 @@ from typing import Any
 
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import client as clients
-from imagenet_operator.clusters.kubernetes import kinds, leader_election, leases
+from imagenet_operator.clusters.kubernetes import kinds, leader_election
 from imagenet_operator.clusters.kubernetes.client import TIMES, ApiError, Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.login import Connection
@@ -39,7 +39,7 @@ QUICK_LEASE = LeaseTimes(
 )
 
 
-CLOCKED = (clients, leader_election, leases)
+CLOCKED = (clients, leader_election)
 """The modules that read a monotonic clock, as `time`, which a test has to replace."""
 
 
