@@ -20,7 +20,7 @@ import aiohttp
 import kopf
 
 from imagenet_operator.api.job import GROUP, VERSION
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import PAGE
 from imagenet_operator.clusters.kubernetes.login import (
     RENEWAL_SECONDS,
@@ -131,7 +131,7 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
             expiration=_expiration(credentials),
         )
 
-    @kopf.on.event(GROUP, VERSION, kinds.JOB.plural, registry=registry)
+    @kopf.on.event(GROUP, VERSION, objects.JOB.plural, registry=registry)
     async def enqueue(event: kopf.RawEvent, **_: Any) -> None:
         operator.job_event(event["type"], dict(event["object"]))
 

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.login import Connection, Credentials
@@ -148,7 +148,7 @@ class RunningOperator:
 
 async def _report_jobs(client: Client, operator: Operator) -> None:
     """Do as kopf: list the jobs, watch them, and begin again whenever a watch ends."""
-    path = kinds.JOB.path()
+    path = objects.JOB.path()
     while True:
         try:
             version = ""

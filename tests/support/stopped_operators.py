@@ -21,7 +21,7 @@ from typing import Any
 
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import client as clients
-from imagenet_operator.clusters.kubernetes import kinds, leader_election
+from imagenet_operator.clusters.kubernetes import leader_election, objects
 from imagenet_operator.clusters.kubernetes.client import TIMES, ApiError, Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.login import Connection
@@ -206,7 +206,7 @@ def _quickly(reconcile: Reconcile) -> Reconcile:
 
 async def _follow_jobs(client: Client, operator: Operator) -> None:
     """Report the jobs to the operator, in place of kopf, which takes longer to start."""
-    path, version = kinds.JOB.path(), ""
+    path, version = objects.JOB.path(), ""
     while True:
         try:
             if not version:

@@ -37,7 +37,7 @@ from imagenet_operator.clusters.kubernetes.client import (
     Fence,
     LeaseTimes,
 )
-from imagenet_operator.clusters.kubernetes.kinds import LEASE
+from imagenet_operator.clusters.kubernetes.objects import LEASE
 from imagenet_operator.errors import ImageNetJobError
 
 LOGGER = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ import pytest
 
 from imagenet_operator.clusters.kubernetes import client as clients
 from imagenet_operator.clusters.kubernetes.client import Answer, ApiError, Client
-from imagenet_operator.clusters.kubernetes.kinds import POD
 from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.objects import POD
 from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer

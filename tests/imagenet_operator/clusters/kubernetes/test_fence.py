@@ -20,8 +20,8 @@ from imagenet_operator.clusters.kubernetes.client import (
     Fence,
     LeaseTimes,
 )
-from imagenet_operator.clusters.kubernetes.kinds import EVENT, JOB
 from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.objects import EVENT, JOB
 from support.api_requests import Request
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer

@@ -8,8 +8,8 @@ import pytest
 
 from imagenet_operator.clusters.kubernetes import client as clients
 from imagenet_operator.clusters.kubernetes.client import AT_ONCE, Answer, ApiError, Client
-from imagenet_operator.clusters.kubernetes.kinds import JOB
 from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.objects import JOB
 from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
