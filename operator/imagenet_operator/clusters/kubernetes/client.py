@@ -512,7 +512,12 @@ class Client:
         began = time.monotonic()
         if self._fence is None or verb == "GET":
             return await self._exchange(began + REQUEST_SECONDS, verb, path, credentials, **parts)
-        seconds = min(REQUEST_SECONDS, _admitted(self._fence, f"{verb} {path}"))
+        seconds = min(REQUEST_SECONDS, self._fence.seconds_left())
+        if seconds <= 0:
+            message = (
+                "not sent: this operator does not hold the lease, or has not renewed it in time"
+            )
+            raise ApiError(f"{verb} {path}", 0, NO_LEASE, message)
         parts["params"] = {**(parts["params"] or {}), "timeout": f"{seconds * 1000:.0f}ms"}
         end = began + seconds
         return await self._fence.follow(
@@ -607,19 +612,6 @@ class Client:
             return ApiError(what, code, reason, message, fields)
         except (orjson.JSONDecodeError, AttributeError):
             return ApiError(what, code, "", text[:200].decode(errors="replace"))
-
-
-def _admitted(fence: Fence, request: str) -> float:
-    """Return how many seconds a request that changes something may take.
-
-    Raises:
-        ApiError: It may not be sent.
-    """
-    seconds = fence.seconds_left()
-    if seconds <= 0:
-        message = "not sent: this operator does not hold the lease, or has not renewed it in time"
-        raise ApiError(request, 0, NO_LEASE, message)
-    return seconds
 
 
 def _said(error: Exception) -> str:

@@ -398,7 +398,10 @@ class Cache:
         self._store(key, known, stored)
         if known is None or known.text != stored.text:
             if not silently:
-                self._announce_change(known, stored)
+                if known is not None and known.job is not None and known.job != stored.job:
+                    self._announce(known.job, False)
+                if stored.job is not None:
+                    self._announce(stored.job, stored.debounce)
             return True
         return False
 
@@ -483,12 +486,6 @@ class Cache:
         self._tombstones[uid] = max(version, self._tombstones.pop(uid, -1))
         if len(self._tombstones) > _MAX_TOMBSTONES:
             self._tombstones.popitem(last=False)
-
-    def _announce_change(self, known: Stored | None, stored: Stored) -> None:
-        if known is not None and known.job is not None and known.job != stored.job:
-            self._announce(known.job, False)
-        if stored.job is not None:
-            self._announce(stored.job, stored.debounce)
 
 
 def _key(metadata: Manifest) -> JobKey:
