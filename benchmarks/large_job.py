@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import orjson
 
-from imagenet_operator.clusters.kubernetes import projection
+from imagenet_operator.clusters.kubernetes import objects
 from support.large_attempt import LargeAttempt
 
 _SIZES = ((400, 99), (1_000, 0), (4_000, 1_000))
@@ -46,7 +46,7 @@ def _bytes(attempt: LargeAttempt) -> int:
 def _reconcile(attempt: LargeAttempt) -> Callable[[], None]:
     """Return a reconcile of what the operator's cache holds."""
     cached = {
-        name: orjson.dumps({"kind": "Pod", "apiVersion": "v1", **projection.pod(pod)})
+        name: orjson.dumps({"kind": "Pod", "apiVersion": "v1", **objects.project_pod(pod)})
         for name, pod in attempt.pods.items()
     }
     job = orjson.dumps(attempt.job)

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.operator_speed import jobs, kwok_cluster, measures, report
 
 from imagenet_operator.clusters.kubernetes.client import Client
-from imagenet_operator.clusters.kubernetes.connection import from_kubeconfig
+from imagenet_operator.clusters.kubernetes.login import from_kubeconfig
 from kind.cluster import Cluster
 
 

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from imagenet_operator.api.run_policy import MANAGER
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 
 Manifest = dict[str, Any]
@@ -62,8 +62,8 @@ def job(name: str, manager: str = MANAGER) -> Manifest:
     """Return one job's manifest."""
     servers = {"kvStore": "dist_sync", "servers": {"replicas": 2}}
     return {
-        "apiVersion": kinds.JOB.api_version,
-        "kind": kinds.JOB.name,
+        "apiVersion": objects.JOB.api_version,
+        "kind": objects.JOB.name,
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
             "dataset": {"source": {"prepared": {"claimName": _CLAIM, "path": "datasets/digits"}}},
@@ -83,7 +83,7 @@ async def create(client: Client, manifests: Iterable[Manifest]) -> list[Manifest
     """Create objects as fast as the API server takes them; return them as they are stored."""
 
     def one(manifest: Manifest) -> Awaitable[Manifest]:
-        return client.create(kinds.BY_NAME[manifest["kind"]].path(NAMESPACE), manifest)
+        return client.create(objects.BY_NAME[manifest["kind"]].path(NAMESPACE), manifest)
 
     return await _many_at_once(one, manifests)
 
@@ -91,7 +91,7 @@ async def create(client: Client, manifests: Iterable[Manifest]) -> list[Manifest
 async def delete_all(client: Client) -> None:
     """Delete every job and its children, without waiting for the garbage collector."""
     options = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
-    for kind in (kinds.JOB, *kinds.CHILDREN):
+    for kind in (objects.JOB, *objects.CHILDREN):
         if kind.name == "PersistentVolumeClaim":
             continue
         async for page in client.pages(kind.path(NAMESPACE)):

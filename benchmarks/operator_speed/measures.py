@@ -17,7 +17,7 @@ from benchmarks.operator_speed import jobs, kwok_cluster
 from benchmarks.operator_speed.pod_watch import Pods, watched_pods
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.manifests import attempt, names
 from kind.cluster import Cluster
@@ -223,7 +223,7 @@ async def _lose_a_worker(bench: Bench, pods: Pods, job: str) -> float:
         names.member(job, 1, "scheduler", 0),
     ]
     began = time.monotonic()
-    await bench.client.merge(f"{kinds.POD.path(jobs.NAMESPACE, pod)}/status", died)
+    await bench.client.merge(f"{objects.POD.path(jobs.NAMESPACE, pod)}/status", died)
     await pods.until(lambda seen: all(map(seen.is_running, members)), _TIMEOUT_SECONDS)
     return time.monotonic() - began
 

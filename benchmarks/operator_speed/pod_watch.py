@@ -9,11 +9,11 @@ from contextlib import aclosing, asynccontextmanager, suppress
 
 from benchmarks.operator_speed.jobs import NAMESPACE, Manifest
 
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.manifests import labels
 
-_PATH = kinds.POD.path(NAMESPACE)
+_PATH = objects.POD.path(NAMESPACE)
 _SILENCE = 300.0
 
 

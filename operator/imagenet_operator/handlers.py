@@ -2,7 +2,7 @@
 
 kopf watches the jobs and calls one handler for each event. It is a low-level `on.event` handler,
 which adds no finalizer or annotation to a job and keeps no state. kopf's two storages are replaced
-by empty ones. kopf's watch uses a session from `connection`, and gets another one when the API
+by empty ones. kopf's watch uses a session from `login`, and gets another one when the API
 server refuses it.
 """
 
@@ -20,9 +20,9 @@ import aiohttp
 import kopf
 
 from imagenet_operator.api.job import GROUP, VERSION
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import PAGE
-from imagenet_operator.clusters.kubernetes.connection import (
+from imagenet_operator.clusters.kubernetes.login import (
     RENEWAL_SECONDS,
     Connection,
     Credentials,
@@ -131,7 +131,7 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
             expiration=_expiration(credentials),
         )
 
-    @kopf.on.event(GROUP, VERSION, kinds.JOB.plural, registry=registry)
+    @kopf.on.event(GROUP, VERSION, objects.JOB.plural, registry=registry)
     async def enqueue(event: kopf.RawEvent, **_: Any) -> None:
         operator.job_event(event["type"], dict(event["object"]))
 

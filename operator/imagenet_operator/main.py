@@ -18,11 +18,10 @@ from typing import Any, Final
 import uvloop
 
 from imagenet_operator import handlers
-from imagenet_operator.clusters.kubernetes import connection, health
-from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.fence import Fence
+from imagenet_operator.clusters.kubernetes import health, login
+from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, Client, Fence
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.operator import NOT_DEFINED, Operator
 from imagenet_operator.configuration import Configuration, read
 from imagenet_operator.errors import ImageNetJobError
@@ -72,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         configured = (
             Configuration() if options.configuration is None else read(options.configuration)
         )
-        where = connection.find()
+        where = login.find()
         _collect_seldom()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(run(configured, where, options.port))

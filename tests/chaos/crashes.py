@@ -18,7 +18,7 @@ from chaos.jobs import ELASTIC, JobDraw
 from chaos.network import WRITES
 from chaos.schedule import Outcome, Plan, Story
 from chaos.world import JobWorld
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from support.api_requests import Lost, Request
 from support.job_table import BUCKET, OWN_PROGRAM, TFRECORD
 from support.simulated_objects import Manifest, attempt_of, is_terminating
@@ -82,7 +82,7 @@ class _Writes:
     async def carried_out(self, asked: Request, answer: Manifest) -> None:
         """Count a write that has had its effect: an effect of the API server."""
         del answer
-        if asked.verb not in WRITES or asked.kind == kinds.LEASE.name:
+        if asked.verb not in WRITES or asked.kind == objects.LEASE.name:
             return
         self.count += 1
         if self.count == self.last:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from chaos.network import WRITES, Matches, Rule
 from chaos.world import NOT_READY_SECONDS
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.manifests import labels
 from support.api_requests import Refusal, Request, creates_a_pod, writes_status
 from support.simulated_objects import is_terminating
@@ -288,7 +288,7 @@ async def recreate(story: Story) -> None:
     (drawn,) = [item for item in story.plan.jobs if item.name == name]
     story.counts.inject("job applied again under its name")
     storage = story.server.storage
-    stored = storage.objects.pop((kinds.JOB.name, "vision", name))
+    stored = storage.objects.pop((objects.JOB.name, "vision", name))
     storage.record("DELETED", stored)
     story.cluster.add_job(drawn.manifest(), drawn.size)
 
@@ -405,7 +405,7 @@ ALL: tuple[Fault, ...] = (
     late_requests,
     quota,
     too_large,
-    *map(lag, (kinds.JOB.name, *(kind.name for kind in kinds.CHILDREN))),
+    *map(lag, (objects.JOB.name, *(kind.name for kind in objects.CHILDREN))),
     lag_of_nodes,
     watches_cut,
     watches_expired,

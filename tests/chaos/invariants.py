@@ -23,7 +23,7 @@ from chaos.jobs import ELASTIC_COUNTS
 from chaos.network import WRITES
 from chaos.status_invariants import ELASTIC, HELD, TERMINAL, StatusInvariants
 from chaos.world import ChaosCluster, JobWorld
-from imagenet_operator.clusters.kubernetes import kinds, leases
+from imagenet_operator.clusters.kubernetes import leader_election, objects
 from imagenet_operator.configuration import LEASE_NAMESPACE
 from imagenet_operator.manifests import labels
 from imagenet_operator.manifests.protection import NETWORK_POLICY
@@ -63,7 +63,7 @@ class Violated(AssertionError):  # noqa: N818 - what became of an invariant
         self.invariant = invariant
 
 
-_LEASE = (kinds.LEASE.name, LEASE_NAMESPACE, leases.NAME)
+_LEASE = (objects.LEASE.name, LEASE_NAMESPACE, leader_election.NAME)
 
 NAMES = {
     "one leader": "With a Lease, only its holder sends requests that change something",
@@ -136,7 +136,7 @@ class Invariants:
     async def arrived(self, asked: Request) -> None:
         """Check who sends a request, and take note of when: a fault of the API server."""
         _SENT_AT.set(asyncio.get_running_loop().time())
-        if self.has_lease and asked.verb in WRITES and asked.kind != kinds.LEASE.name:
+        if self.has_lease and asked.verb in WRITES and asked.kind != objects.LEASE.name:
             lease = self.cluster.storage.objects.get(_LEASE, {"spec": {}})
             holder = lease["spec"].get("holderIdentity")
             found = f"{asked.verb} of {asked.kind} {asked.name} by {asked.sender}, not {holder}"
@@ -144,7 +144,7 @@ class Invariants:
 
     async def answered(self, asked: Request, answer: Manifest) -> None:
         """Take note of what an operator reads of a job: an effect of the API server."""
-        if asked.kind == kinds.JOB.name and asked.verb in ("get", "update"):
+        if asked.kind == objects.JOB.name and asked.verb in ("get", "update"):
             facts = self._of(answer["metadata"]["uid"])
             reads = facts.reads.setdefault(asked.sender, [])
             reads.append(asyncio.get_running_loop().time())
@@ -154,7 +154,7 @@ class Invariants:
         asked = ASKED.get()
         if after["kind"] in ("Event", "Nothing", "Lease"):
             return
-        if after["kind"] == kinds.JOB.name:
+        if after["kind"] == objects.JOB.name:
             self._note_job(after)
             if asked is not None and before is not None and event == "MODIFIED":
                 self.statuses.check_change(before, after)
@@ -283,7 +283,7 @@ class Invariants:
 
     def _check_touched(self, asked: Request, event: str, item: Manifest) -> None:
         name = (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
-        if item["kind"] == kinds.JOB.name:
+        if item["kind"] == objects.JOB.name:
             return
         world = self.cluster.world_of(item)
         is_claim = item["kind"] == "PersistentVolumeClaim"

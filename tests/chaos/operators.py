@@ -10,11 +10,10 @@ import contextlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection, Credentials
-from imagenet_operator.clusters.kubernetes.fence import Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes import objects
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
+from imagenet_operator.clusters.kubernetes.login import Connection, Credentials
 from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import Configuration
@@ -149,7 +148,7 @@ class RunningOperator:
 
 async def _report_jobs(client: Client, operator: Operator) -> None:
     """Do as kopf: list the jobs, watch them, and begin again whenever a watch ends."""
-    path = kinds.JOB.path()
+    path = objects.JOB.path()
     while True:
         try:
             version = ""

@@ -32,7 +32,7 @@ from chaos.network import WRITES, Network
 from chaos.operators import RunningOperator
 from chaos.queue_controller import QueueController
 from chaos.world import ChaosCluster
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.configuration import parse
 from imagenet_operator.reconcile.decide import is_finished
 from support import simulated_queue, virtual_time
@@ -172,12 +172,12 @@ class Story:
 
     def jobs(self) -> list[Manifest]:
         """The jobs that are stored."""
-        objects = self.server.storage.objects
-        return [item for (kind, _, _), item in objects.items() if kind == kinds.JOB.name]
+        stored = self.server.storage.objects
+        return [item for (kind, _, _), item in stored.items() if kind == objects.JOB.name]
 
     def change_job(self, job: Manifest, **policy: Any) -> None:
         """Change a job's runPolicy, as its user does."""
-        stored = self.server.storage.objects[kinds.JOB.name, "vision", job["metadata"]["name"]]
+        stored = self.server.storage.objects[objects.JOB.name, "vision", job["metadata"]["name"]]
         stored["spec"].setdefault("runPolicy", {}).update(policy)
         stored["metadata"]["generation"] += 1
         self.server.storage.store("MODIFIED", stored)
@@ -304,7 +304,7 @@ class Story:
         writes = [
             asked
             for asked in self.server.requests[before:]
-            if asked.verb in WRITES and asked.kind != kinds.LEASE.name
+            if asked.verb in WRITES and asked.kind != objects.LEASE.name
         ]
         self.invariants.expect("rest", not writes, f"{len(writes)} writes, as {writes[:1]}")
 

@@ -18,7 +18,7 @@ from typing import Any
 from chaos.job_objects import ObjectsOfJob
 from imagenet_operator.api import stored as stored_jobs
 from imagenet_operator.api.status import Status
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.manifests import labels
 from support.api_storage import Storage
 from support.operator_harness import node
@@ -391,4 +391,4 @@ class ChaosCluster:
 
     def job(self, key: tuple[str, str]) -> Manifest | None:
         """A job as it is stored."""
-        return self.storage.objects.get((kinds.JOB.name, *key))
+        return self.storage.objects.get((objects.JOB.name, *key))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import kinds, leases
+from imagenet_operator.clusters.kubernetes import leader_election, objects
 from support import chart
 from support.chart import Manifest, granted
 
@@ -38,12 +38,12 @@ def test_the_verbs_that_are_used_are_the_verbs_that_are_granted(values: Manifest
     found = granted(of_operator(values))
     # Used by the API server in the operator's name, for its owner references.
     assert found.pop(("imagenet.dev", "imagenetjobs/finalizers")) == {"update"}
-    assert found == {resource: set(verbs) for resource, verbs in kinds.VERBS.items()}
+    assert found == {resource: set(verbs) for resource, verbs in objects.VERBS.items()}
 
 
 def test_every_kind_that_the_operator_knows_has_its_verbs() -> None:
-    named = {(kind.group, kind.plural) for kind in kinds.BY_NAME.values()}
-    assert named == {(group, name) for group, name in kinds.VERBS if "/" not in name}
+    named = {(kind.group, kind.plural) for kind in objects.BY_NAME.values()}
+    assert named == {(group, name) for group, name in objects.VERBS if "/" not in name}
 
 
 @pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["vision"]}], ids=["all", "listed"])
@@ -120,7 +120,7 @@ def test_only_its_own_leases_can_be_changed(watched: list[str], names: list[str]
         if role["metadata"]["name"] == LEASES
     ]
     assert role["metadata"]["namespace"] == "ops"
-    assert set(names) == set(leases.Scope.of(watched).names)
+    assert set(names) == set(leader_election.Scope.of(watched).names)
     by_verbs = {tuple(rule["verbs"]): rule.get("resourceNames") for rule in role["rules"]}
     assert by_verbs == {("list", "create"): None, ("update",): names}
 

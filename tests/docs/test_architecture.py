@@ -56,7 +56,7 @@ def test_every_policy_is_named() -> None:
 def test_every_module_that_touches_a_cluster_is_named() -> None:
     folder = REPOSITORY / "operator" / "imagenet_operator" / "clusters" / "kubernetes"
     # Words, shapes and assembly: they decide nothing and touch nothing.
-    helpers = {"__init__", "kinds", "kubeconfig", "operator", "stored_job"}
+    helpers = {"__init__", "operator", "stored_job"}
     modules = {path.stem for path in folder.glob("*.py")} - helpers
     assert {name for name in modules if f"kubernetes/{name}.py" not in ARCHITECTURE} == set()
 

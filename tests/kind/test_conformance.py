@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes.connection import from_kubeconfig
+from imagenet_operator.clusters.kubernetes.login import from_kubeconfig
 from kind.kubectl import Kubectl
 from support.cluster_conformance import Conformance
 from support.kubernetes_driver import KubernetesDriver, unmanaged_job

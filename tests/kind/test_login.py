@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import from_kubeconfig
+from imagenet_operator.clusters.kubernetes.login import from_kubeconfig
 from kind.cluster import Cluster
 from kind.kubectl import SECONDS, Kubectl
 from support.exec_plugins import Plugin

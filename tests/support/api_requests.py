@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 
 Manifest = dict[str, Any]
 
@@ -37,8 +37,8 @@ class Request:
 
     @property
     def resource(self) -> tuple[str, str]:
-        """Group and resource as RBAC calls them, as in `kinds.VERBS`."""
-        kind = kinds.BY_NAME[self.kind]
+        """Group and resource as RBAC calls them, as in `objects.VERBS`."""
+        kind = objects.BY_NAME[self.kind]
         return kind.group, "/".join(filter(None, (kind.plural, self.subresource)))
 
 
@@ -121,7 +121,7 @@ Effect = Callable[[Request, Manifest], Awaitable[None]]
 
 def discovery(parts: list[str]) -> Manifest | None:
     """The answer to what kopf asks to find out what there is; None to anything else."""
-    group, version = kinds.JOB.group, kinds.JOB.version
+    group, version = objects.JOB.group, objects.JOB.version
     named = {"groupVersion": f"{group}/{version}", "version": version}
     match parts:
         case ["api"]:
@@ -131,7 +131,7 @@ def discovery(parts: list[str]) -> Manifest | None:
         case ["api", "v1"]:
             return {"resources": [_resource("namespaces", "Namespace", namespaced=False)]}
         case ["apis", found, version_found] if (found, version_found) == (group, version):
-            return {"resources": [_resource(kinds.JOB.plural, kinds.JOB.name)]}
+            return {"resources": [_resource(objects.JOB.plural, objects.JOB.name)]}
     return None
 
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes.client import Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.fence import Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes.client import Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
+from imagenet_operator.clusters.kubernetes.login import Connection
 from support.asynchronous import until
 from support.fake_api_server import FakeApiServer
 

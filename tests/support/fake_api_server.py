@@ -19,8 +19,8 @@ from typing import Any, Self
 import orjson
 from aiohttp import web
 
-from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.kinds import Kind
+from imagenet_operator.clusters.kubernetes import objects
+from imagenet_operator.clusters.kubernetes.objects import Kind
 from support import crd_evaluator
 from support.api_requests import ASKED, Effect, Fault, Lost, Refusal, Request, discovery
 from support.api_storage import Storage, copied
@@ -57,7 +57,7 @@ class FakeApiServer:
         self.is_defined = True
         self.delay_news: Fault | None = None
         self.logs: dict[str, str] = {}
-        self.verbs = dict(kinds.VERBS)
+        self.verbs = dict(objects.VERBS)
         self.lets_in: Callable[[web.BaseRequest], bool] = lambda _: True
         self.url = ""
         self._tls = tls
@@ -113,7 +113,7 @@ class FakeApiServer:
         stored = copied(self.storage.objects[kind, namespace, name])
         before = copied(stored).get("spec")
         edit(stored)
-        if kind == kinds.JOB.name and stored.get("spec") != before:
+        if kind == objects.JOB.name and stored.get("spec") != before:
             stored["metadata"]["generation"] += 1
         return self.storage.store("MODIFIED", stored)
 
@@ -122,12 +122,12 @@ class FakeApiServer:
         known = schema["properties"]
 
         def prune(item: Manifest) -> None:
-            if item["kind"] == kinds.JOB.name:
+            if item["kind"] == objects.JOB.name:
                 for part in ("spec", "status"):
                     crd_evaluator.prune(known[part], item.get(part, {}))
 
         self.storage.prune = prune
-        for item in self.all(kinds.JOB.name):
+        for item in self.all(objects.JOB.name):
             self.storage.store("MODIFIED", item)
 
     async def remove(self, kind: str, name: str, namespace: str = "vision") -> None:
@@ -210,7 +210,7 @@ class FakeApiServer:
         parts = [part for part in request.path.split("/") if part]
         if not self.lets_in(request):
             return Refusal(401, "Unauthorized").response()
-        if not self.is_defined and kinds.JOB.group in parts:
+        if not self.is_defined and objects.JOB.group in parts:
             return Refusal(404, "NotFound", "404 page not found").response()
         if (discovered := discovery(parts)) is not None:
             return web.json_response(discovered)
@@ -246,7 +246,7 @@ class FakeApiServer:
         if len(rest) > 2 and rest[0] == "namespaces":
             namespace, rest = rest[1], rest[2:]
         plural, name, subresource = (*rest, "", "")[:3]
-        kind = next((kind for kind in kinds.BY_NAME.values() if kind.plural == plural), None)
+        kind = next((kind for kind in objects.BY_NAME.values() if kind.plural == plural), None)
         if kind is None or not request.path.startswith(kind.path()[: -len(plural)]):
             raise Refusal(404, "NotFound", f"no {request.path}")
         verb = {
@@ -265,7 +265,7 @@ class FakeApiServer:
         return Request(verb, kind.name, namespace, name, subresource, body, limit, sender, *mode)
 
     def _carry_out(self, request: web.BaseRequest, asked: Request) -> Manifest:
-        kind = kinds.BY_NAME[asked.kind]
+        kind = objects.BY_NAME[asked.kind]
         match asked.verb:
             case "list":
                 return self._list(request, asked, kind)

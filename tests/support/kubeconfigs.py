@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from imagenet_operator.clusters.kubernetes.connection import Connection, from_kubeconfig
+from imagenet_operator.clusters.kubernetes.login import Connection, from_kubeconfig
 
 USER = "users[u].user"
 OWN_KEY = "it takes a PEM certificate and the key of this certificate, without a passphrase"

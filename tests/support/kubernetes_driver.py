@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes import kinds, stored_job
+from imagenet_operator.clusters.kubernetes import objects, stored_job
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, KubernetesCluster
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
 from imagenet_operator.reconcile.types import Manifest
@@ -53,7 +53,7 @@ class KubernetesDriver(ClusterDriver):
             Reflector(self._client, cache.kind, cache, namespace=namespace, selector=MANAGED)
             for cache in self._kubernetes.children.values()
         ]
-        reflectors = [*children, Reflector(self._client, kinds.NODE, self._kubernetes.nodes)]
+        reflectors = [*children, Reflector(self._client, objects.NODE, self._kubernetes.nodes)]
         self.start(*(item.run() for item in reflectors))
         await asyncio.gather(*(item.synced.wait() for item in reflectors))
         self._kubernetes.knows_nodes = True
@@ -65,13 +65,13 @@ class KubernetesDriver(ClusterDriver):
 
     def stored_status(self) -> Manifest:
         """The status in the API server."""
-        found = self.run(self._client.get(kinds.JOB.path(*self._key)))
+        found = self.run(self._client.get(objects.JOB.path(*self._key)))
         return dict(found["status"])
 
     def recorded_events(self) -> list[tuple[str, str, str]]:
         """Type, reason and message of the events in the API server, oldest first."""
         self.run(self._recorder.flush())
-        found = self.run(self._client.get(kinds.EVENT.path(self._key[0])))["items"]
+        found = self.run(self._client.get(objects.EVENT.path(self._key[0])))["items"]
         found.sort(key=lambda item: int(item["metadata"]["resourceVersion"]))
         return [
             (item["type"], item["reason"], item["message"])
@@ -81,7 +81,7 @@ class KubernetesDriver(ClusterDriver):
 
     def wait_for_trap(self, name: str) -> None:
         """Wait for the condition Ready, which the kubelet reports long after the trap."""
-        path = kinds.POD.path(self._key[0], name)
+        path = objects.POD.path(self._key[0], name)
 
         def is_ready() -> bool:
             status = self.run(self._client.get(path))["status"]

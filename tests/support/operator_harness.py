@@ -15,11 +15,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from imagenet_operator import handlers
-from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.client import Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.fence import Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes import objects
+from imagenet_operator.clusters.kubernetes.client import Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import parse
 from support import job_table
@@ -92,7 +91,7 @@ class Harness:
     async def let_pass(self, seconds: float) -> None:
         """Let time pass, as far as decisions know, and have every job looked at after it."""
         self.clock.ahead += timedelta(seconds=seconds)
-        for item in self.server.all(kinds.JOB.name):
+        for item in self.server.all(objects.JOB.name):
             self.operator.loop.enqueue((item["metadata"]["namespace"], item["metadata"]["name"]))
         await self.settle()
 
@@ -112,7 +111,7 @@ class Harness:
     def _is_idle(self, version: int) -> bool:
         stored = {
             (item["metadata"]["namespace"], item["metadata"]["name"]): item["metadata"]
-            for item in self.server.all(kinds.JOB.name)
+            for item in self.server.all(objects.JOB.name)
         }
         jobs = self.operator.cluster.jobs
         known = {stored.job: stored for stored in jobs.all()}
@@ -128,7 +127,7 @@ class Harness:
 
     def status(self, name: str = "digits") -> Manifest:
         """What is recorded of a job."""
-        found = self.server.get(kinds.JOB.name, name)
+        found = self.server.get(objects.JOB.name, name)
         assert found is not None
         return dict(found.get("status") or {})
 

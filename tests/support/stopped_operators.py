@@ -21,12 +21,10 @@ from typing import Any
 
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import client as clients
-from imagenet_operator.clusters.kubernetes import fence as fences
-from imagenet_operator.clusters.kubernetes import kinds, leader_election, leases
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.fence import TIMES, Fence, LeaseTimes
+from imagenet_operator.clusters.kubernetes import leader_election, objects
+from imagenet_operator.clusters.kubernetes.client import TIMES, ApiError, Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import parse
 from support.operator_harness import QUICK
@@ -41,7 +39,7 @@ QUICK_LEASE = LeaseTimes(
 )
 
 
-CLOCKED = (clients, fences, leader_election, leases)
+CLOCKED = (clients, leader_election)
 """The modules that read a monotonic clock, as `time`, which a test has to replace."""
 
 
@@ -208,7 +206,7 @@ def _quickly(reconcile: Reconcile) -> Reconcile:
 
 async def _follow_jobs(client: Client, operator: Operator) -> None:
     """Report the jobs to the operator, in place of kopf, which takes longer to start."""
-    path, version = kinds.JOB.path(), ""
+    path, version = objects.JOB.path(), ""
     while True:
         try:
             if not version:

@@ -212,14 +212,14 @@ def _read(arguments: argparse.Namespace) -> ImageNetJob:
 
 async def _on_cluster(context: str, namespace: str | None, name: str) -> ImageNetJob:
     # Imported here, because other commands need no API client and would start more slowly.
-    from imagenet_operator.clusters.kubernetes import connection, kinds
+    from imagenet_operator.clusters.kubernetes import login, objects
     from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 
-    found = connection.of_context(context, os.environ)
+    found = login.of_context(context, os.environ)
     place = namespace or found.namespace
     async with Client(found) as client:
         try:
-            return stored.read(await client.get(kinds.JOB.path(place, name))).job
+            return stored.read(await client.get(objects.JOB.path(place, name))).job
         except ApiError as error:
             if error.code != 404:
                 raise

@@ -170,9 +170,9 @@ def _runner(arguments: argparse.Namespace, manifest: Manifest, written: str | No
         )
     # Imported here, because other commands need no API client and would start more slowly.
     from imagenet_operator.cli.sweep_on_cluster import OnCluster
-    from imagenet_operator.clusters.kubernetes import connection
+    from imagenet_operator.clusters.kubernetes import login
 
-    found = connection.of_context(arguments.context, os.environ)
+    found = login.of_context(arguments.context, os.environ)
     namespace = arguments.namespace or written or found.namespace
     return OnCluster(found, namespace, manifest, arguments.context)
 

@@ -18,16 +18,16 @@ from typing import TypeVar
 from imagenet_operator.api import ImageNetJob, Manifest, parse, stored
 from imagenet_operator.cli.sweep import Outcome, by_status
 from imagenet_operator.clusters.interface import ClusterError
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.job_status import find
 from imagenet_operator.scaling.point_status import PointStatus, point_status
 from imagenet_operator.scaling.points import Point
 
-_CLAIM = kinds.BY_NAME["PersistentVolumeClaim"]
+_CLAIM = objects.BY_NAME["PersistentVolumeClaim"]
 _POLL_SECONDS = 2.0
 
 _OUTAGE_SECONDS = 300.0
@@ -163,14 +163,14 @@ class OnCluster:
         metadata = {**point.manifest["metadata"], "namespace": self._namespace}
         manifest = {**point.manifest, "metadata": metadata}
         try:
-            await client.create(kinds.JOB.path(self._namespace), manifest)
+            await client.create(objects.JOB.path(self._namespace), manifest)
         except ApiError as error:
             if error.code != 409:
                 raise
 
     async def _stored(self, client: Client, point: Point) -> ImageNetJob | None:
         try:
-            found = await client.get(kinds.JOB.path(self._namespace, point.name))
+            found = await client.get(objects.JOB.path(self._namespace, point.name))
         except ApiError as error:
             if error.code == 404:
                 return None

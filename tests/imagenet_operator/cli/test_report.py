@@ -13,7 +13,7 @@ import yaml
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import report
 from imagenet_operator.cli.main import build_parser, main
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.errors import ImageNetJobError
 from support import job_table
 from support.asynchronous import asynchronous
@@ -133,7 +133,7 @@ async def test_the_report_of_a_job_on_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with FakeApiServer() as server:
-        server.verbs[kinds.JOB.group, kinds.JOB.plural] |= {"create"}
+        server.verbs[objects.JOB.group, objects.JOB.plural] |= {"create"}
         config = {
             "contexts": [{"name": "here", "context": {"cluster": "here", "namespace": "vision"}}],
             "clusters": [{"name": "here", "cluster": {"server": server.url}}],

@@ -12,8 +12,8 @@ from imagenet_operator.cli import files
 from imagenet_operator.cli.sweep import Outcome
 from imagenet_operator.cli.sweep_on_cluster import OnCluster
 from imagenet_operator.clusters.interface import ClusterError
-from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes import objects
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.scaling import points, sizes, variants
 from imagenet_operator.scaling.points import Point
@@ -24,7 +24,7 @@ from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
 
 Manifest = dict[str, Any]
-JOB = kinds.JOB.name
+JOB = objects.JOB.name
 CLAIM = "PersistentVolumeClaim"
 NOW = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
 TRAINED: Manifest = {
@@ -106,7 +106,7 @@ class SweepRunner:
 async def sweep_runner(outage_seconds: float = 60.0, **changes: Any) -> AsyncIterator[SweepRunner]:
     async with FakeApiServer() as server:
         # A person with a kubeconfig makes the jobs that an operator may not.
-        server.verbs[kinds.JOB.group, kinds.JOB.plural] |= {"create"}
+        server.verbs[objects.JOB.group, objects.JOB.plural] |= {"create"}
         yield SweepRunner(server, outage_seconds, **changes)
 
 
@@ -242,8 +242,8 @@ async def test_the_wait_ends_where_nothing_good_comes_for_long() -> None:
             await here.run(first)
 
         assert str(caught.value) == (
-            f"GET /apis/{kinds.JOB.api_version}/namespaces/vision/{kinds.JOB.plural}/{first.name}: "
-            f"not now; the API server has not answered for 0.05 seconds; "
+            f"GET /apis/{objects.JOB.api_version}/namespaces/vision/{objects.JOB.plural}/"
+            f"{first.name}: not now; the API server has not answered for 0.05 seconds; "
             "created jobs continue, and the same command resumes the sweep"
         )
 
@@ -332,5 +332,5 @@ async def test_a_job_that_left_no_last_words_has_its_time_alone() -> None:
 
 def test_a_cluster_that_cannot_be_reached_is_a_clear_error() -> None:
     runner = OnCluster(Connection("http://127.0.0.1:1"), "vision", manifest(), "production")
-    with pytest.raises(ClusterError, match=f"GET /apis/{kinds.JOB.group}/"):
+    with pytest.raises(ClusterError, match=f"GET /apis/{objects.JOB.group}/"):
         runner.get_ready(sweep())

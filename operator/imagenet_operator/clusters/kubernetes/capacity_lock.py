@@ -24,9 +24,9 @@ from typing import Final
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes import kinds, nodes
-from imagenet_operator.clusters.kubernetes.cache import Cache
+from imagenet_operator.clusters.kubernetes import nodes, objects
 from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.objects import Cache
 from imagenet_operator.reconcile.types import Capacity
 
 MAX_WAITERS: Final = 4
@@ -137,7 +137,7 @@ class CapacityLock:
         until = time.monotonic() + MAX_AGE_SECONDS
         known = {stored.uid for stored in self._pods.all() if stored.node is not None}
         taken: dict[str, dict[str, Fraction]] = {}
-        async for page in self._client.pages(kinds.POD.path(), fieldSelector=_BOUND_AND_RUNNING):
+        async for page in self._client.pages(objects.POD.path(), fieldSelector=_BOUND_AND_RUNNING):
             for pod in page["items"]:
                 nodes.add(taken, pod)
                 known.add(pod["metadata"]["uid"])

@@ -1,22 +1,35 @@
 """Requests to the API server: JSON over HTTPS, with manifests as dictionaries.
 
-The kubernetes package finds the login (`connection`); aiohttp carries the requests, because the
+The kubernetes package loads the login (`login`); aiohttp carries the requests, because the
 package's REST layer is slower (docs/decisions/0002-kubernetes-client.md). Requests are bounded in
 time and in number. A request's time begins when it is sent: most creates of a large job wait for
-their turn first. A few kinds of requests are sent again here (`retries`), and one whose login was
-refused is sent once more with another login. The work queue retries the others.
+their turn first. One whose login was refused is sent once more with another login.
 
-`Client._send` is the only place that sends a request that changes something. With a `fence`, it
-sends none after the lease may have expired, and ends each before that. The API server gets the same
-limit (`timeout` in the query), so it drops a request that it could not carry out in time.
+The work queue retries most requests, with the reconcile that they belong to. Two kinds are sent
+again here: a request to an API server that is too busy, and a create that failed. One pod that
+could not be created ends its attempt, so a gang of 1,000 would rarely start whole. Children have
+fixed names, so a second create of one name changes nothing.
+
+`Client._send` is the only place that sends a request that changes something. With a `Fence`, it
+sends none after the lease may have expired, and ends each before another process may become the
+leader. The API server gets the same limit (`timeout` in the query), so it drops a request that it
+could not carry out in time. `leader_election` extends the fence with each renewal of the lease.
+Only the monotonic clock of this process counts, never a time that another machine wrote.
+
+    renewed            renew_deadline               quiet             duration
+       |--- may be sent -----|--- may still run ------|---- slack -------|  others may lead
+
+The slack is for monotonic clocks that differ in speed.
 """
 
 import asyncio
 import logging
+import math
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,14 +38,12 @@ import orjson
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import ClusterError
-from imagenet_operator.clusters.kubernetes import metrics, retries
-from imagenet_operator.clusters.kubernetes.connection import (
+from imagenet_operator.clusters.kubernetes import metrics
+from imagenet_operator.clusters.kubernetes.login import (
     Connection,
     Credentials,
     NoConnection,
 )
-from imagenet_operator.clusters.kubernetes.fence import Fence
-from imagenet_operator.clusters.kubernetes.retries import TRIES, Answer, Retries
 
 LOGGER = logging.getLogger(__name__)
 
@@ -44,6 +55,7 @@ UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 UNPROCESSABLE: Final = 422
+TOO_MANY_REQUESTS: Final = 429
 
 REQUEST_SECONDS: Final = 30.0
 """How long a request may take, after its turn has come, if the fence does not end it earlier."""
@@ -58,6 +70,21 @@ _KEPT_OPEN_SECONDS: Final = 75.0
 PAGE: Final = 30
 """Objects of a list in one answer. A user may store objects of 1.5 MB, and a page is in memory
 several times while it is parsed: pages of 200 exceeded the memory limit."""
+
+TRIES: Final = 5
+"""How often a request is sent to a busy API server, and a create to one that fails."""
+
+QUOTA: Final = 100
+"""How many creates are sent again if none succeeds, as if a webhook is down."""
+
+QUOTA_OF_SUCCESS: Final = 0.1
+"""What each success adds to the quota."""
+
+FIRST_PAUSE: Final = 0.2
+"""The pause before a failed create is sent again, in seconds; each further failure doubles it."""
+
+LONGEST_PAUSE: Final = 10.0
+"""The longest pause in seconds, even if the API server asks for more."""
 
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
@@ -100,6 +127,162 @@ class ApiError(ClusterError):
             return self.reason == "BadRequest"
         is_its_own = _IS_INVALID.match(self.message) is not None
         return self.code == UNPROCESSABLE and is_its_own and bool(self.fields)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for a request that was sent once.
+
+    Attributes:
+        code: The HTTP status; 0 if there was no answer.
+        text: The content.
+        retry_after: The header of that name.
+        error: Why there was no answer.
+    """
+
+    code: int
+    text: bytes = b""
+    retry_after: str | None = None
+    error: Exception | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the API server failed, or the connection was lost.
+
+        A request that took its whole time is no failure, since the next one may take as long.
+        """
+        is_lost = self.error is not None and not isinstance(self.error, TimeoutError)
+        return is_lost or self.code >= 500
+
+
+class Retries:
+    """The quota of retries that all requests of a client share."""
+
+    def __init__(self) -> None:
+        self._quota: float = QUOTA
+
+    def take(self, verb: str, answer: Answer) -> bool:
+        """Return whether a request is sent again after an answer; count the answer."""
+        if 0 < answer.code < 400:
+            self._quota = min(QUOTA, self._quota + QUOTA_OF_SUCCESS)
+        if answer.code == TOO_MANY_REQUESTS:
+            return True
+        if verb != "POST" or not answer.is_failure or self._quota < 1:
+            return False
+        self._quota -= 1
+        return True
+
+
+def retry_pause(answer: Answer, sent: int) -> float:
+    """Return the seconds to wait before a request is sent again.
+
+    Args:
+        answer: Its last answer.
+        sent: How often it was sent.
+    """
+    asked = answer.retry_after
+    if asked is not None and asked.isdecimal():
+        return min(float(asked), LONGEST_PAUSE)
+    wait = 1.0 if answer.code == TOO_MANY_REQUESTS else FIRST_PAUSE * 2 ** (sent - 1)
+    return min(wait, LONGEST_PAUSE)
+
+
+@dataclass(frozen=True)
+class LeaseTimes:
+    """The times of a lease in seconds; the defaults are those of client-go.
+
+    Attributes:
+        duration: How long others wait without a renewal before they take the lease.
+        renew_deadline: How long the holder tries to renew it before it gives up.
+        retry_period: The time between two renewals, and between two attempts to acquire it.
+    """
+
+    # A whole number, since it is written into the Lease.
+    duration: float = 15
+    renew_deadline: float = 10
+    retry_period: float = 2
+
+    @property
+    def quiet(self) -> float:
+        """Seconds after a renewal by which every request of the holder has ended."""
+        return self.duration - self.retry_period
+
+
+TIMES = LeaseTimes()
+
+
+class Fence:
+    """Whether requests that change something may be sent, by the age of the lease's renewal.
+
+    Args:
+        times: The times of the lease.
+    """
+
+    def __init__(self, times: LeaseTimes = TIMES) -> None:
+        self._times = times
+        self._renewed_at = -math.inf
+        self._unanswered_until = -math.inf
+        self._under_way: set[asyncio.Task[Answer]] = set()
+
+    def extend(self, renewed_at: float) -> None:
+        """Move the fence.
+
+        Args:
+            renewed_at: When the request that renewed the lease was about to be sent.
+        """
+        self._renewed_at = renewed_at
+
+    def close(self) -> None:
+        """Let no further request pass."""
+        self._renewed_at = -math.inf
+
+    def seconds_left(self) -> float:
+        """Return how long a request that is sent now may take; 0 if none may be sent."""
+        now = time.monotonic()
+        if now >= self._renewed_at + self._times.renew_deadline:
+            return 0.0
+        return self._renewed_at + self._times.quiet - now
+
+    async def follow(
+        self, request: Callable[[], Coroutine[Any, Any, Answer]], end: float
+    ) -> Answer:
+        """Return the answer of a request that the fence has admitted.
+
+        Whoever waits for it may be cancelled. The request goes on then, because its answer says
+        that the API server will not carry it out any more.
+
+        Args:
+            request: Sends the request; not called if its task is cancelled before it begins.
+            end: When its time is over, by the monotonic clock.
+        """
+        task = asyncio.create_task(self._note(request, end))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def _note(self, request: Callable[[], Coroutine[Any, Any, Answer]], end: float) -> Answer:
+        answered = False
+        try:
+            answer = await request()
+            answered = answer.error is None
+            return answer
+        finally:
+            # The API server may still carry it out until then.
+            if not answered:
+                self._unanswered_until = max(self._unanswered_until, end)
+
+    async def settle(self, seconds: float) -> bool:
+        """Wait for the answers of the requests under way, and cut off those that take too long.
+
+        Returns:
+            Whether every request that was sent has had its answer, or its time is over.
+        """
+        if self._under_way:
+            _, late = await asyncio.wait(self._under_way, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        return time.monotonic() >= self._unanswered_until
 
 
 class Client:
@@ -297,7 +480,7 @@ class Client:
             if not left or not self._retries.take(verb, answer):
                 break
             # Requests that were refused together do not return together.
-            wait = retries.pause(answer, TRIES - left)
+            wait = retry_pause(answer, TRIES - left)
             await asyncio.sleep(wait * random.uniform(1, 1.5))
         if answer.error is not None:
             what = f"{verb} {path}"
@@ -329,7 +512,12 @@ class Client:
         began = time.monotonic()
         if self._fence is None or verb == "GET":
             return await self._exchange(began + REQUEST_SECONDS, verb, path, credentials, **parts)
-        seconds = min(REQUEST_SECONDS, _admitted(self._fence, f"{verb} {path}"))
+        seconds = min(REQUEST_SECONDS, self._fence.seconds_left())
+        if seconds <= 0:
+            message = (
+                "not sent: this operator does not hold the lease, or has not renewed it in time"
+            )
+            raise ApiError(f"{verb} {path}", 0, NO_LEASE, message)
         parts["params"] = {**(parts["params"] or {}), "timeout": f"{seconds * 1000:.0f}ms"}
         end = began + seconds
         return await self._fence.follow(
@@ -424,19 +612,6 @@ class Client:
             return ApiError(what, code, reason, message, fields)
         except (orjson.JSONDecodeError, AttributeError):
             return ApiError(what, code, "", text[:200].decode(errors="replace"))
-
-
-def _admitted(fence: Fence, request: str) -> float:
-    """Return how many seconds a request that changes something may take.
-
-    Raises:
-        ApiError: It may not be sent.
-    """
-    seconds = fence.seconds_left()
-    if seconds <= 0:
-        message = "not sent: this operator does not hold the lease, or has not renewed it in time"
-        raise ApiError(request, 0, NO_LEASE, message)
-    return seconds
 
 
 def _said(error: Exception) -> str:

@@ -15,8 +15,7 @@ from imagenet_operator.api import ImageNetJob, stored
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.interface import AlreadyExists, Conflict, JobKey
-from imagenet_operator.clusters.kubernetes import kinds, last_lines, nodes, projection
-from imagenet_operator.clusters.kubernetes.cache import Cache, Entry
+from imagenet_operator.clusters.kubernetes import last_lines, nodes, objects
 from imagenet_operator.clusters.kubernetes.capacity_lock import CapacityLock
 from imagenet_operator.clusters.kubernetes.client import (
     FORBIDDEN,
@@ -28,6 +27,7 @@ from imagenet_operator.clusters.kubernetes.client import (
 from imagenet_operator.clusters.kubernetes.dry_run import DryRuns
 from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
 from imagenet_operator.clusters.kubernetes.object_events import ObjectEvents
+from imagenet_operator.clusters.kubernetes.objects import Cache, Entry
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.clusters.kubernetes.sharers import Sharers
 from imagenet_operator.manifests import labels
@@ -84,23 +84,26 @@ class KubernetesCluster:
         self._client = client
         self._recorder = recorder
         self._enqueue = enqueue
-        self.jobs = Cache(kinds.JOB, _itself, projection.job, lambda key, debounce: None)
+        self.jobs = Cache(objects.JOB, _itself, objects.project_job, lambda key, debounce: None)
         pods = Cache(
-            kinds.POD,
+            objects.POD,
             job_of_child,
-            projection.pod,
+            objects.project_pod,
             enqueue,
-            projection.may_debounce,
+            objects.may_debounce,
             limit=CHILD_BYTES,
         )
         self.children = {
             kind.name: pods
-            if kind is kinds.POD
-            else Cache(kind, job_of_child, projection.child, enqueue, limit=CHILD_BYTES)
-            for kind in kinds.CHILDREN
+            if kind is objects.POD
+            else Cache(kind, job_of_child, objects.project_child, enqueue, limit=CHILD_BYTES)
+            for kind in objects.CHILDREN
         }
         self.nodes = Cache(
-            kinds.NODE, _itself, projection.node, lambda key, debounce: self._node_changed(key[1])
+            objects.NODE,
+            _itself,
+            objects.project_node,
+            lambda key, debounce: self._node_changed(key[1]),
         )
         self.knows_nodes = False
         self.capacity_lock = CapacityLock(client, pods, self.nodes, enqueue)
@@ -133,7 +136,7 @@ class KubernetesCluster:
     def _unreachable_nodes(self, key: JobKey) -> frozenset[str]:
         if not self.knows_nodes:
             return frozenset()
-        pods = self.children[kinds.POD.name].of_job(key)
+        pods = self.children[objects.POD.name].of_job(key)
         return frozenset(pod.node for pod in pods if pod.node and pod.node not in self._reachable)
 
     async def refresh_job(self, key: JobKey) -> None:
@@ -144,7 +147,7 @@ class KubernetesCluster:
         """
         known = self.jobs.get(*key)
         try:
-            self.jobs.put(await self._client.get(kinds.JOB.path(*key)), silently=True)
+            self.jobs.put(await self._client.get(objects.JOB.path(*key)), silently=True)
         except ApiError as error:
             if error.code != NOT_FOUND:
                 raise
@@ -167,7 +170,7 @@ class KubernetesCluster:
 
     async def _refresh_node(self, name: str) -> None:
         selector = f"metadata.name={name}"
-        async for page in self._client.pages(kinds.NODE.path(), fieldSelector=selector):
+        async for page in self._client.pages(objects.NODE.path(), fieldSelector=selector):
             for node in page["items"]:
                 self.nodes.put(node)
 
@@ -219,14 +222,14 @@ class KubernetesCluster:
 
     def jobs_with_pods(self) -> list[JobKey]:
         """Return the jobs that have pods, for the sampler."""
-        return self.children[kinds.POD.name].jobs()
+        return self.children[objects.POD.name].jobs()
 
     def pods_of(self, key: JobKey) -> tuple[str, list[Manifest]] | None:
         """Return a job's UID and its pods, for the sampler; None if there is no such job."""
         job = self.jobs.get(*key)
         if job is None:
             return None
-        return job.uid, [pod.manifest() for pod in self.children[kinds.POD.name].of_job(key)]
+        return job.uid, [pod.manifest() for pod in self.children[objects.POD.name].of_job(key)]
 
     def _node_changed(self, name: str) -> None:
         node = self.nodes.get("", name)
@@ -298,7 +301,7 @@ class KubernetesCluster:
         Raises:
             ApiError: It is refused.
         """
-        kind = kinds.BY_NAME[reference.kind]
+        kind = objects.BY_NAME[reference.kind]
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -323,7 +326,7 @@ class KubernetesCluster:
             ApiError: It is refused.
         """
         cache = self.children[patch.kind]
-        if patch.kind == kinds.POD.name:
+        if patch.kind == objects.POD.name:
             # The only patch of a pod removes its scheduling gate.
             self.capacity_lock.invalidate()
         metadata = {**patch.merge.get("metadata", {}), "uid": patch.uid}
@@ -364,7 +367,7 @@ class KubernetesCluster:
         # The stored job may have fields that the model does not know.
         manifest["status"] = stored.carried(manifest.get("status") or {}, status)
         metadata = manifest["metadata"]
-        path = kinds.JOB.path(metadata["namespace"], metadata["name"])
+        path = objects.JOB.path(metadata["namespace"], metadata["name"])
         try:
             return await self._client.replace(f"{path}/status", manifest)
         except ApiError as error:

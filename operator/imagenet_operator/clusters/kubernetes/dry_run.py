@@ -18,7 +18,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.kinds import POD
+from imagenet_operator.clusters.kubernetes.objects import POD
 from imagenet_operator.errors import InvalidJob, InvalidTemplate
 from imagenet_operator.manifests import labels, preview
 from imagenet_operator.manifests.settings import Settings

@@ -15,7 +15,7 @@ from typing import Final
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import MemberStatus, Status
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.kinds import POD
+from imagenet_operator.clusters.kubernetes.objects import POD
 from imagenet_operator.manifests import names
 from imagenet_operator.reconcile.context import EVENT_MAXIMUM
 from imagenet_operator.reconcile.types import Event

@@ -15,8 +15,8 @@ from typing import Final
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes.cache import Cache
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
+from imagenet_operator.clusters.kubernetes.objects import Cache
 
 MAX_AGE_SECONDS: Final = 10.0
 """How long a claim that was read is used again."""

@@ -19,9 +19,9 @@ from typing import Any, Final
 from imagenet_operator.api import queue
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, NOT_FOUND, ApiError, Client
-from imagenet_operator.clusters.kubernetes.kinds import EVENT, WORKLOAD
+from imagenet_operator.clusters.kubernetes.objects import EVENT, WORKLOAD
 from imagenet_operator.manifests import names
 from imagenet_operator.reconcile.policies import waiting
 from imagenet_operator.reconcile.types import QUEUED, ObjectEvent, WaitingObject
@@ -120,7 +120,7 @@ class ObjectEvents:
         """Return the Event that says why a claim has no volume; None if it has one."""
         try:
             claim = await self._client.get(
-                kinds.BY_NAME["PersistentVolumeClaim"].path(namespace, name)
+                objects.BY_NAME["PersistentVolumeClaim"].path(namespace, name)
             )
         except ApiError as error:
             if error.code != NOT_FOUND:

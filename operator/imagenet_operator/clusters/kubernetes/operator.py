@@ -19,11 +19,11 @@ import orjson
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes import health, kinds, metrics
-from imagenet_operator.clusters.kubernetes.cache import Stored
+from imagenet_operator.clusters.kubernetes import health, metrics, objects
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, KubernetesCluster
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
+from imagenet_operator.clusters.kubernetes.objects import Stored
 from imagenet_operator.clusters.kubernetes.reconciler import Reconciler, now
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
@@ -43,7 +43,7 @@ DEFINITION_SECONDS: Final = 5.0
 """The time between two looks for the definition of the jobs."""
 
 NOT_DEFINED: Final = (
-    f"the definition {kinds.JOB.plural}.{kinds.JOB.group} is missing; install it with the chart"
+    f"the definition {objects.JOB.plural}.{objects.JOB.group} is missing; install it with the chart"
 )
 
 FLUSH_TIMEOUT_SECONDS: Final = 0.5
@@ -92,11 +92,11 @@ class Operator:
             for cache in self.cluster.children.values()
             for namespace in namespaces
         ]
-        self._nodes = Reflector(client, kinds.NODE, self.cluster.nodes)
+        self._nodes = Reflector(client, objects.NODE, self.cluster.nodes)
         self.watch_liveness = WatchLiveness(client, self.cluster.jobs, namespaces, self._gone)
         self._client = client
         self._is_defined = False
-        self._unwatched = {kinds.JOB.path(namespace): namespace for namespace in namespaces}
+        self._unwatched = {objects.JOB.path(namespace): namespace for namespace in namespaces}
         self._began = time.monotonic()
         self._is_at_work = False
 
@@ -173,11 +173,11 @@ class Operator:
     async def lacks_definition(self) -> bool | None:
         """Ask the API server whether it does not serve the jobs; None if it does not answer."""
         try:
-            found = await self._client.get(f"/apis/{kinds.JOB.api_version}")
+            found = await self._client.get(f"/apis/{objects.JOB.api_version}")
         except ApiError as error:
             LOGGER.debug("the definition of the jobs cannot be read: %s", error)
             return True if error.code == NOT_FOUND else None
-        return kinds.JOB.plural not in [item["name"] for item in found.get("resources") or ()]
+        return objects.JOB.plural not in [item["name"] for item in found.get("resources") or ()]
 
     async def _fill_caches(self, tasks: asyncio.TaskGroup) -> None:
         """Start the watches, and wait until all caches are synced."""
@@ -250,9 +250,9 @@ class Operator:
             ):
                 yield f"the watch of {reflector.name} is dead"
         if self.watch_liveness.missed:
-            yield f"the watch of {kinds.JOB.plural} is dead: {sorted(self.watch_liveness.missed)}"
+            yield f"the watch of {objects.JOB.plural} is dead: {sorted(self.watch_liveness.missed)}"
         if self._is_defined and health.is_silent(self.watch_liveness.heard_at or self._began):
-            yield f"{kinds.JOB.plural} cannot be listed"
+            yield f"{objects.JOB.plural} cannot be listed"
         if self.loop.is_stuck:
             yield "a reconcile hangs"
 
@@ -267,9 +267,9 @@ class Operator:
         if not self._nodes.answered.is_set():
             yield f"{self._nodes.name} are not listed yet"
         if self.watch_liveness.heard_at is None:
-            yield f"{kinds.JOB.plural} are not listed yet"
+            yield f"{objects.JOB.plural} are not listed yet"
         if set(self._unwatched.values()) - self.watch_liveness.denied:
-            yield f"{kinds.JOB.plural} are not watched yet"
+            yield f"{objects.JOB.plural} are not watched yet"
         if self._election is not None and self._election.trouble:
             yield self._election.trouble
 
@@ -293,7 +293,7 @@ class Operator:
             is_up = reflector.synced.is_set() and not health.is_silent(reflector.heard_at)
             metrics.WATCH_UP.labels(reflector.kind.plural, reflector.namespace or "").set(is_up)
         is_up = self.watch_liveness.heard_at is not None and not self.watch_liveness.missed
-        metrics.WATCH_UP.labels(kinds.JOB.plural, "").set(is_up)
+        metrics.WATCH_UP.labels(objects.JOB.plural, "").set(is_up)
         # Another operator is at work otherwise, and exports the same series.
         if not self._is_at_work:
             return

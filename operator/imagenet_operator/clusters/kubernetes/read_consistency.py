@@ -10,7 +10,7 @@ any part of them. So a cache that lags costs a few requests and does no harm.
 from enum import IntEnum
 
 from imagenet_operator.api.status import Status
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.reconcile.decide import is_finished
 from imagenet_operator.reconcile.policies import job_status
 from imagenet_operator.reconcile.types import Decision
@@ -43,7 +43,7 @@ def required(status: Status, decision: Decision) -> ReadConsistency:
         return ReadConsistency.LIVE_ALL
     # The API server refuses a second create of one name, but not children of an outdated job. A
     # delete cannot be undone, and the cached job may hold a shorter time to live.
-    is_about_job = decision.create or any(item.kind == kinds.JOB.name for item in decision.delete)
+    is_about_job = decision.create or any(item.kind == objects.JOB.name for item in decision.delete)
     return ReadConsistency.LIVE_JOB if is_about_job else ReadConsistency.CACHED
 
 

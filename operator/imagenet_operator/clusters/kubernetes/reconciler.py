@@ -22,13 +22,13 @@ from imagenet_operator.api.stored import StoredJob
 from imagenet_operator.clusters.apply import apply, writes_status
 from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey
 from imagenet_operator.clusters.kubernetes import metrics, stored_job
-from imagenet_operator.clusters.kubernetes.cache import Stored
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError
 from imagenet_operator.clusters.kubernetes.cluster import (
     Invalid,
     KubernetesCluster,
     key_of,
 )
+from imagenet_operator.clusters.kubernetes.objects import Stored
 from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsistency, required
 from imagenet_operator.clusters.kubernetes.refusals import Refusals
 from imagenet_operator.manifests import volumes

@@ -18,7 +18,7 @@ from typing import Final
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
-from imagenet_operator.clusters.kubernetes.kinds import EVENT
+from imagenet_operator.clusters.kubernetes.objects import EVENT
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Event
 

@@ -14,9 +14,8 @@ from contextlib import aclosing
 from typing import Final
 
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.clusters.kubernetes.cache import Cache, Entry
 from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, ApiError, Client
-from imagenet_operator.clusters.kubernetes.kinds import Kind
+from imagenet_operator.clusters.kubernetes.objects import Cache, Entry, Kind
 
 LOGGER = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import orjson
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.kubernetes import stored_job
-from imagenet_operator.clusters.kubernetes.cache import Cache, Stored
+from imagenet_operator.clusters.kubernetes.objects import Cache, Stored
 from imagenet_operator.manifests import dataset, names
 from imagenet_operator.reconcile.policies import shared_dataset
 from imagenet_operator.reconcile.policies.shared_dataset import Need

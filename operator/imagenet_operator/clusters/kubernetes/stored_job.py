@@ -12,8 +12,8 @@ from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.run_policy import MANAGER
 from imagenet_operator.api.stored import StoredJob
 from imagenet_operator.api.templates.profiles import TemplateProfile
-from imagenet_operator.clusters.kubernetes import projection
-from imagenet_operator.clusters.kubernetes.cache import Stored
+from imagenet_operator.clusters.kubernetes import objects
+from imagenet_operator.clusters.kubernetes.objects import Stored
 from imagenet_operator.errors import Problem
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 
@@ -21,11 +21,11 @@ from imagenet_operator.manifests.names import SCHEDULING_GATE
 def read(item: Stored) -> StoredJob:
     """Return a stored job, with its resource version."""
     manifest = item.manifest()
-    size = manifest.pop(projection.OMITTED_BYTES, None)
+    size = manifest.pop(objects.OMITTED_BYTES, None)
     found = stored.read(manifest)
     if size is not None:
         has = f"the job has {size:,} bytes without its status"
-        hint = f"write at most {projection.JOB_BYTES:,}"
+        hint = f"write at most {objects.JOB_BYTES:,}"
         found = StoredJob(found.job, (Problem("spec", has, hint, "operator"),))
     metadata = found.job.metadata.model_copy(update={"resource_version": str(item.version)})
     job = found.job.model_copy(update={"metadata": metadata})
@@ -42,7 +42,7 @@ def faults(found: StoredJob, manifest: Manifest, profile: TemplateProfile) -> li
     """
     if found.is_of_another_version:
         return []
-    if projection.OMITTED_BYTES in manifest:
+    if objects.OMITTED_BYTES in manifest:
         return list(found.problems)
     # An earlier version may have admitted it, so rules for new jobs do not apply.
     status = found.job.status.model_copy(update={"start_time": datetime.now(UTC)})

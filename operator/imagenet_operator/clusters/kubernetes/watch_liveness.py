@@ -20,9 +20,9 @@ from typing import Final
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.cache import Cache
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, ApiError, Client
+from imagenet_operator.clusters.kubernetes.objects import Cache
 
 LOGGER = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class WatchLiveness:
             items: list[Manifest] = []
             version = 0
             try:
-                async for page in self._client.pages(kinds.JOB.path(namespace), _METADATA):
+                async for page in self._client.pages(objects.JOB.path(namespace), _METADATA):
                     items += page["items"]
                     version = int(page["metadata"]["resourceVersion"])
             except ApiError as error:

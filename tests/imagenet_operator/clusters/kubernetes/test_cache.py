@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes import kinds, projection
-from imagenet_operator.clusters.kubernetes.cache import Cache
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.cluster import job_of_child
+from imagenet_operator.clusters.kubernetes.objects import Cache
 from imagenet_operator.manifests import labels
 
 Manifest = dict[str, Any]
@@ -33,9 +33,9 @@ def enqueued() -> Enqueued:
 @pytest.fixture
 def cache(enqueued: Enqueued) -> Cache:
     return Cache(
-        kinds.POD,
+        objects.POD,
         job_of_child,
-        projection.pod,
+        objects.project_pod,
         enqueued,
         lambda item: item["status"]["phase"] == "Running",
     )
@@ -234,7 +234,7 @@ def test_any_order_of_hearing_ends_in_the_same(
         for what in ["put"] * states + ["delete"] * ends:
             version = len(history) + 1
             history.append((what, pod(version, uid=uid, phase=f"at {version}")))
-    cache = Cache(kinds.POD, job_of_child, projection.pod, Enqueued())
+    cache = Cache(objects.POD, job_of_child, objects.project_pod, Enqueued())
 
     for what, item in random.sample(history * 2, len(history) * 2):
         getattr(cache, what)(item)
@@ -245,7 +245,7 @@ def test_any_order_of_hearing_ends_in_the_same(
 def test_an_object_that_is_too_large_belongs_to_no_job(
     enqueued: Enqueued, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cache = Cache(kinds.POD, job_of_child, projection.pod, enqueued, limit=1000)
+    cache = Cache(objects.POD, job_of_child, objects.project_pod, enqueued, limit=1000)
     cache.put(pod(5))
     assert len(cache.of_job(JOB)) == 1
 

@@ -7,8 +7,8 @@ from aiohttp import web
 from yarl import URL
 
 from imagenet_operator.clusters.kubernetes.client import Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.kinds import EVENT, JOB
+from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.objects import EVENT, JOB
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
 from support.operator_harness import claim, job, node, running

@@ -12,7 +12,7 @@ from imagenet_operator.clusters.interface import AlreadyExists, Conflict
 from imagenet_operator.clusters.kubernetes import stored_job
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.cluster import Invalid, KubernetesCluster
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Patch, Reference

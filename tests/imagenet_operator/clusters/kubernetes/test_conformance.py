@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from support.cluster_conformance import ObjectConformance
 from support.fake_api_server import FakeApiServer
 from support.kubernetes_driver import KubernetesDriver, unmanaged_job

@@ -4,16 +4,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from imagenet_operator.clusters.kubernetes import connection
+from imagenet_operator.clusters.kubernetes import login
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import (
+from imagenet_operator.clusters.kubernetes.login import (
+    FILE_SECONDS,
     RENEWAL_SECONDS,
     NoConnection,
     find,
     from_kubeconfig,
     of_context,
 )
-from imagenet_operator.clusters.kubernetes.login import FILE_SECONDS
 from support.asynchronous import asynchronous
 from support.certificates import Authority
 from support.fake_api_server import FakeApiServer
@@ -83,7 +83,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a pod's service account."""
     folder = tmp_path / "account"
     folder.mkdir()
-    monkeypatch.setattr(connection, "SERVICE_ACCOUNT", folder)
+    monkeypatch.setattr(login, "SERVICE_ACCOUNT", folder)
     (folder / "token").write_text("secret")
     (folder / "ca.crt").write_bytes(Authority().pem)
     return folder

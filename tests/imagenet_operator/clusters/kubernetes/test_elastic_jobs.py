@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from imagenet_operator.clusters.kubernetes import kinds
+from imagenet_operator.clusters.kubernetes import objects
 from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous
 from support.operator_harness import Harness, cluster_of, job, node, running, start_program
@@ -208,4 +208,4 @@ async def test_an_attempt_behind_gates_is_made_smaller() -> None:
         pods = server.all("Pod")
         assert len(pods) == 4
         assert not any(pod["spec"].get("schedulingGates") for pod in pods)
-        assert server.get(kinds.JOB.name, "digits") is not None
+        assert server.get(objects.JOB.name, "digits") is not None

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from imagenet_operator import handlers
-from imagenet_operator.clusters.kubernetes import connection, exec_plugin
+from imagenet_operator.clusters.kubernetes import login
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import (
+from imagenet_operator.clusters.kubernetes.login import (
     RENEWAL_SECONDS,
     Connection,
     Credentials,
@@ -217,7 +217,7 @@ async def test_an_operator_logs_in_again_with_kopf_and_its_watches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kopf's session keeps a certificate, so that kopf has to ask for another session."""
-    for module in (connection, handlers):
+    for module in (login, handlers):
         monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.0)
     api = CertificateServer(tmp_path)
     api.answer("one")
@@ -241,7 +241,7 @@ async def test_an_operator_logs_in_again_with_kopf_and_its_watches(
 async def test_kopf_waits_for_a_plugin_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (connection, handlers):
+    for module in (login, handlers):
         monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.0)
     async with cluster_of(node("n1")) as server:
         api = TokenServer(tmp_path, server)
@@ -271,6 +271,7 @@ def status(text: str) -> str:
         ("", "exec: failed to decode process output: Expecting value: line 1 column 1 (char 0)"),
         ("[]", "exec: malformed response. missing key 'apiVersion'"),
         (status("{}"), "status has neither token nor clientCertificateData"),
+        (status("[]"), "status has neither token nor clientCertificateData"),
         (status('{"token": 7}'), "status.token is not text"),
         (
             status('{"clientKeyData": "a"}'),
@@ -278,7 +279,7 @@ def status(text: str) -> str:
         ),
         (
             status('{"token": "a", "expirationTimestamp": "soon"}'),
-            "Invalid isoformat string: 'soon'",
+            "Invalid RFC3339 datetime: 'soon' (expected YYYY-MM-DDTHH:MM:SS[.frac][Z|±HH:MM])",
         ),
         (
             status('{"token": "a"}').replace("/v1", "/v2"),
@@ -301,6 +302,19 @@ def test_an_answer_that_is_no_login_is_said(tmp_path: Path, printed: str, said: 
     )
 
 
+def test_a_plugins_token_that_no_header_holds_is_said(tmp_path: Path) -> None:
+    plugin = Plugin(tmp_path)
+    plugin.print(status('{"token": "a\\nb"}'))
+    path = kubeconfig(tmp_path, {}, plugin.user)
+
+    with pytest.raises(
+        NoConnection, match="exec: the token of the plugin: is not one line"
+    ) as said:
+        asyncio.run(from_kubeconfig(path).credentials())
+
+    assert "a\\nb" not in str(said.value)
+
+
 def test_a_plugin_that_is_not_installed_is_said_with_its_hint(tmp_path: Path) -> None:
     user = {"exec": {"apiVersion": VERSION, "command": "no-such-plugin"}}
     path = kubeconfig(tmp_path, {}, user)
@@ -316,7 +330,7 @@ def test_a_plugin_that_is_not_installed_is_said_with_its_hint(tmp_path: Path) ->
 def test_a_plugin_that_hangs_stops_neither_the_login_nor_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exec_plugin, "PLUGIN_SECONDS", 0.2)
+    monkeypatch.setattr(login, "PLUGIN_SECONDS", 0.2)
     plugin = Plugin(tmp_path)
     plugin.answer(token="one")
     os.mkfifo(tmp_path / "hold")
@@ -327,12 +341,12 @@ def test_a_plugin_that_hangs_stops_neither_the_login_nor_the_end(
         asyncio.run(found.credentials())
 
     async def log_in_again() -> Credentials:
-        monkeypatch.setattr(exec_plugin, "PLUGIN_SECONDS", 60.0)
-        login = asyncio.create_task(found.credentials())
+        monkeypatch.setattr(login, "PLUGIN_SECONDS", 60.0)
+        run = asyncio.create_task(found.credentials())
         for _ in range(5):
             await asyncio.sleep(0)
         (tmp_path / "hold").write_text("go on\n")
-        return await login
+        return await run
 
     # The first run's answer is taken; there is no second run beside it.
     assert asyncio.run(log_in_again()).headers == (("Authorization", "Bearer one"),)

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import retries
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.kinds import POD
-from imagenet_operator.clusters.kubernetes.retries import Answer
+from imagenet_operator.clusters.kubernetes import client as clients
+from imagenet_operator.clusters.kubernetes.client import Answer, ApiError, Client
+from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.objects import POD
 from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
@@ -39,7 +38,7 @@ def of_pods(count: int) -> Manifest:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait shorter between two requests."""
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(clients, "FIRST_PAUSE", 0.01)
 
 
 @asynchronous
@@ -131,14 +130,14 @@ async def test_an_api_server_that_fails_every_create_is_soon_left_alone() -> Non
         fails = server.refuse(FAILURES[0])
         answers = await asyncio.gather(*creates(client, 400), return_exceptions=True)
         assert all(isinstance(answer, ApiError) and answer.code == 500 for answer in answers)
-        assert len(fails) == 400 + retries.QUOTA
+        assert len(fails) == 400 + clients.QUOTA
 
         server.faults.clear()
         await asyncio.gather(*creates(client, 20))
         fails = server.refuse(FAILURES[0], lambda asked: asked.body["metadata"]["name"] == "late")
         with pytest.raises(ApiError, match="leader changed"):
             await client.create(POD.path("vision"), pod("late"))
-        assert len(fails) == 1 + 20 * retries.QUOTA_OF_SUCCESS
+        assert len(fails) == 1 + 20 * clients.QUOTA_OF_SUCCESS
 
 
 @asynchronous
@@ -150,7 +149,7 @@ async def test_only_creates_are_sent_again_after_a_failure() -> None:
         assert len(fails) == 1
         with pytest.raises(ApiError, match="shutting down"):
             await client.create(POD.path("vision"), pod("p0"))
-        assert len(fails) == 1 + retries.TRIES
+        assert len(fails) == 1 + clients.TRIES
 
 
 @pytest.mark.parametrize(
@@ -160,10 +159,10 @@ async def test_only_creates_are_sent_again_after_a_failure() -> None:
 def test_the_api_server_says_how_long_it_is_left_alone(
     code: int, header: str | None, sent: int, wait: float
 ) -> None:
-    assert retries.pause(Answer(code, retry_after=header), sent) == wait
+    assert clients.retry_pause(Answer(code, retry_after=header), sent) == wait
 
 
 def test_each_failure_of_a_create_is_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.5)
-    waits = [retries.pause(Answer(500), sent) for sent in range(1, 8)]
+    monkeypatch.setattr(clients, "FIRST_PAUSE", 0.5)
+    waits = [clients.retry_pause(Answer(500), sent) for sent in range(1, 8)]
     assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]

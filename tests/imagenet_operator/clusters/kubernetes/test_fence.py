@@ -10,12 +10,18 @@ from time import monotonic
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import fence as fences
-from imagenet_operator.clusters.kubernetes.client import NO_LEASE, ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.fence import TIMES, Fence, LeaseTimes
-from imagenet_operator.clusters.kubernetes.kinds import EVENT, JOB
-from imagenet_operator.clusters.kubernetes.retries import Answer
+from imagenet_operator.clusters.kubernetes import client as clients
+from imagenet_operator.clusters.kubernetes.client import (
+    NO_LEASE,
+    TIMES,
+    Answer,
+    ApiError,
+    Client,
+    Fence,
+    LeaseTimes,
+)
+from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.objects import EVENT, JOB
 from support.api_requests import Request
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
@@ -36,7 +42,7 @@ class Time:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     made = Time()
-    monkeypatch.setattr(fences, "time", made)
+    monkeypatch.setattr(clients, "time", made)
     return made
 
 

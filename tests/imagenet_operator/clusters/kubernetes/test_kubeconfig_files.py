@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from imagenet_operator.clusters.kubernetes.connection import (
+from imagenet_operator.clusters.kubernetes.login import (
     NoConnection,
     find,
     from_kubeconfig,
@@ -70,16 +70,21 @@ def test_without_a_home_there_is_no_kubeconfig(monkeypatch: pytest.MonkeyPatch) 
         of_context("here", {})
 
 
-def test_a_key_without_a_file_in_memory_is_said(
+def test_a_key_without_a_temporary_folder_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def memfd_create(name: str) -> int:
-        raise PermissionError(1, "Operation not permitted", name)
-
-    monkeypatch.setattr(os, "memfd_create", memfd_create)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     path = kubeconfig(tmp_path, {"certificate-authority-data": encoded("a")}, {})
 
-    with pytest.raises(NoConnection, match=f"{tmp_path}/config: clusters.*no file in memory: oper"):
+    with pytest.raises(NoConnection, match=f"{tmp_path}/config: users.*no such file.*TMPDIR"):
+        used(path)
+
+
+def test_a_token_in_another_encoding_is_said(tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b"caf\xe9")
+    path = kubeconfig(tmp_path, {}, {"tokenFile": "token"})
+
+    with pytest.raises(NoConnection, match=f"{tmp_path}/config: users.*is not UTF-8 text"):
         used(path)
 
 

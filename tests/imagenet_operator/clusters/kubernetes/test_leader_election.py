@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from imagenet_operator.clusters.kubernetes import leader_election, metrics
-from imagenet_operator.clusters.kubernetes.client import Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.fence import Fence
+from imagenet_operator.clusters.kubernetes.client import Answer, Client, Fence
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection
-from imagenet_operator.clusters.kubernetes.retries import Answer
+from imagenet_operator.clusters.kubernetes.login import Connection
 from support.api_requests import Refusal, Request
 from support.asynchronous import asynchronous, until
 from support.candidates import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import leases
-from imagenet_operator.clusters.kubernetes.leases import Observations, Scope, jobs_of
+from imagenet_operator.clusters.kubernetes import leader_election
+from imagenet_operator.clusters.kubernetes.leader_election import Observations, Scope, jobs_of
 
 ALL = Scope.of([])
 TWO = Scope.of(["vision", "research"])
@@ -25,7 +25,7 @@ class Time:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     made = Time()
-    monkeypatch.setattr(leases, "time", made)
+    monkeypatch.setattr(leader_election, "time", made)
     return made
 
 

@@ -1,10 +1,12 @@
-"""What requests carry: certificates from memory, impersonation, a proxy, a server's other name."""
+"""What requests carry: certificates, a proxy, a server's other name."""
 
-import subprocess
-import sys
+import ssl
+import stat
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection, from_kubeconfig
+from imagenet_operator.clusters.kubernetes.login import Connection, from_kubeconfig
 from support.asynchronous import asynchronous
 from support.certificates import Authority
 from support.connect_proxy import ConnectProxy
@@ -121,39 +123,6 @@ async def test_an_operator_works_through_a_proxy(tmp_path: Path) -> None:
 
 
 @asynchronous
-async def test_a_user_may_act_as_another(tmp_path: Path) -> None:
-    user = {
-        "token": "secret",
-        "as": "jane",
-        "as-uid": "7",
-        "as-groups": ["a", "b"],
-        "as-user-extra": {"example.com/Team": ["x", "y"]},
-    }
-    carried: list[tuple[str, str]] = []
-
-    def note(request: web.BaseRequest) -> bool:
-        named = ("Authorization", "Impersonate-")
-        carried.extend(item for item in request.headers.items() if item[0].startswith(named))
-        return True
-
-    async with FakeApiServer() as server:
-        server.lets_in = note
-        found = from_kubeconfig(kubeconfig(tmp_path, {"server": server.url}, user))
-        async with Client(found) as client:
-            await client.get(PODS)
-
-    assert carried == [
-        ("Authorization", "Bearer secret"),
-        ("Impersonate-User", "jane"),
-        ("Impersonate-Uid", "7"),
-        ("Impersonate-Group", "a"),
-        ("Impersonate-Group", "b"),
-        ("Impersonate-Extra-example.com%2FTeam", "x"),
-        ("Impersonate-Extra-example.com%2FTeam", "y"),
-    ]
-
-
-@asynchronous
 async def test_no_other_server_gets_the_login_that_kopf_uses(tmp_path: Path) -> None:
     reached: list[web.BaseRequest] = []
 
@@ -174,43 +143,34 @@ async def test_no_other_server_gets_the_login_that_kopf_uses(tmp_path: Path) -> 
     assert "Authorization" not in request.headers
 
 
-LOGS_IN = """
-import asyncio, sys
-from pathlib import Path
-from imagenet_operator.clusters.kubernetes.connection import find
-
-print((asyncio.run(find().credentials())).tls is not None, flush=True)
-sys.stdin.read()
-"""
-
-
 @pytest.mark.parametrize("by_plugin", [False, True])
-def test_no_key_is_ever_on_a_disk(tmp_path: Path, by_plugin: bool) -> None:
-    """Not while the program runs, and not after it has been killed."""
+@asynchronous
+async def test_no_key_stays_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_plugin: bool
+) -> None:
+    """Only this user can read it while TLS loads it, and then it is gone."""
     kept = tmp_path / "kept"
     kept.mkdir()
-    authority, plugin = Authority(), Plugin(tmp_path)
-    pem, key = (part.decode() for part in authority.issue("u"))
-    plugin.answer(clientCertificateData=pem, clientKeyData=key)
-    trust = {"certificate-authority-data": encoded(authority.pem.decode())}
-    user = plugin.user if by_plugin else certificate(authority, "u")
-    path = kubeconfig(tmp_path, trust, user)
-    folders = {name: str(kept) for name in ("TMPDIR", "HOME", "XDG_RUNTIME_DIR")}
+    monkeypatch.setattr(tempfile, "tempdir", str(kept))
+    modes: list[int] = []
+    load = ssl.SSLContext.load_cert_chain
 
-    with subprocess.Popen(
-        [sys.executable, "-c", LOGS_IN],
-        env={"PATH": "/usr/bin:/bin", "KUBECONFIG": str(path), **folders},
-        cwd=kept,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "True\n"
-        opened = {int(item.name) for item in Path(f"/proc/{process.pid}/fd").iterdir()}
-        while_it_runs = list(kept.iterdir())
-        process.kill()
+    def load_cert_chain(context: ssl.SSLContext, certificate: str, key: str, password: str) -> None:
+        modes.extend(stat.S_IMODE(path.stat().st_mode) for path in (Path(key), Path(key).parent))
+        load(context, certificate, key, password)
 
-    # Only the standard streams are open: the file in memory is gone as well.
-    assert opened == {0, 1, 2}
-    assert while_it_runs == list(kept.iterdir()) == []
+    async with secure(tmp_path, "127.0.0.1") as api:
+        monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load_cert_chain)
+        plugin = Plugin(tmp_path)
+        pem, key = (part.decode() for part in api.authority.issue("ada"))
+        plugin.answer(clientCertificateData=pem, clientKeyData=key)
+        found = api.connection({}, plugin.user if by_plugin else certificate(api.authority, "ada"))
+        async with Client(found) as client:
+            assert list(kept.iterdir()) == []
+            # The same content, whose file of the first time is gone.
+            found.clock = lambda: inf
+            await client.get(PODS)
+
+    assert api.users == {"ada"}
+    assert list(kept.iterdir()) == []
+    assert modes == [0o600, 0o700] * 2

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import health, nodes, projection
+from imagenet_operator.clusters.kubernetes import health, nodes, objects
 from imagenet_operator.reconcile.types import Taint
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous, until
@@ -26,7 +26,7 @@ OUT = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "eff
 )
 def test_which_nodes_can_be_reached(found: Manifest, expected: bool) -> None:
     found["metadata"].update(uid="u", resourceVersion="1")
-    assert nodes.is_reachable(projection.node(found)) is expected
+    assert nodes.is_reachable(objects.project_node(found)) is expected
 
 
 GPU_POOL = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from imagenet_operator.clusters.kubernetes.client import Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import parse
 from support.operator_harness import QUICK, job

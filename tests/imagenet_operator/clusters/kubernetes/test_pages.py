@@ -8,8 +8,8 @@ import pytest
 
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.kinds import JOB
+from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.objects import JOB
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer

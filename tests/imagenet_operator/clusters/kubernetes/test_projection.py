@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import projection
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.reconcile import observe
 
 Manifest = dict[str, Any]
@@ -28,11 +28,11 @@ def test_of_a_job_that_is_too_large_neither_spec_nor_labels_are_kept() -> None:
     status = {"phase": "Running"}
     metadata = {"name": "j", "uid": "u", "generation": 2, "labels": {"a": "b"}}
     small = {"metadata": metadata, "spec": {"training": "x"}, "status": status}
-    assert projection.job(small) == small
-    size = projection.JOB_BYTES
+    assert objects.project_job(small) == small
+    size = objects.JOB_BYTES
     large = {**small, "spec": {"training": "x" * size, "runPolicy": {"suspend": True}}}
-    kept = projection.job(large)
-    assert kept.pop(projection.OMITTED_BYTES) > size
+    kept = objects.project_job(large)
+    assert kept.pop(objects.OMITTED_BYTES) > size
     assert kept == {
         "metadata": {"name": "j", "uid": "u", "generation": 2},
         "spec": {"runPolicy": {"suspend": True}},
@@ -42,7 +42,7 @@ def test_of_a_job_that_is_too_large_neither_spec_nor_labels_are_kept() -> None:
 
 def test_what_is_kept_of_a_pod_that_waits() -> None:
     gates = [{"name": "imagenet.dev/gang"}]
-    assert projection.pod(pod(schedulingGates=gates)) == {
+    assert objects.project_pod(pod(schedulingGates=gates)) == {
         "metadata": {"name": "p"},
         "spec": {
             "schedulingGates": gates,
@@ -73,7 +73,7 @@ def test_what_the_explanation_of_a_wait_reads_is_kept() -> None:
         whole["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z"}
         whole["metadata"] |= {"labels": labels, **metadata}
         whole["status"] |= status
-        kept = {**projection.pod(whole), "kind": "Pod"}
+        kept = {**objects.project_pod(whole), "kind": "Pod"}
         waiting = observe.waiting_objects([whole], {}, frozenset())
         assert waiting == observe.waiting_objects([kept], {}, frozenset())
         assert len(waiting) == 1
@@ -82,11 +82,11 @@ def test_what_the_explanation_of_a_wait_reads_is_kept() -> None:
 def test_what_init_containers_did_is_of_no_interest_once_the_others_run() -> None:
     running = pod()
     running["status"] = {"phase": "Running", "initContainerStatuses": [{"name": "i", "state": {}}]}
-    assert projection.pod(running)["status"] == {"phase": "Running"}
+    assert objects.project_pod(running)["status"] == {"phase": "Running"}
 
 
 def test_where_a_pod_could_go_is_of_no_interest_once_it_is_there() -> None:
-    assert "tolerations" not in projection.pod(pod(nodeName="n"))["spec"]
+    assert "tolerations" not in objects.project_pod(pod(nodeName="n"))["spec"]
 
 
 def test_only_identity_and_state_are_kept_of_a_job_or_a_claim() -> None:
@@ -95,7 +95,7 @@ def test_only_identity_and_state_are_kept_of_a_job_or_a_claim() -> None:
     metadata = {"name": "j", "labels": {"a": "b"}, "ownerReferences": [{"uid": "u"}]}
     whole = {"metadata": {**metadata, "annotations": {"a": "b"}}, "spec": {**large, **kept}}
     whole["status"] = {"active": 1, "conditions": [], "uncountedTerminatedPods": {}}
-    assert projection.child(whole) == {
+    assert objects.project_child(whole) == {
         "metadata": metadata,
         "spec": kept,
         "status": {"active": 1, "conditions": []},
@@ -109,7 +109,7 @@ def test_the_taints_of_a_node_are_kept() -> None:
         "spec": {"taints": taints, "podCIDR": "10.0.0.0/24"},
         "status": {"conditions": [], "allocatable": {"cpu": "8"}, "images": [{}]},
     }
-    assert projection.node(node) == {
+    assert objects.project_node(node) == {
         "metadata": {"name": "n", "uid": "u", "resourceVersion": "1"},
         "spec": {"taints": taints},
         "status": {"conditions": [], "allocatable": {"cpu": "8"}},
@@ -143,4 +143,4 @@ def in_phase(phase: str | None, **changes: Manifest) -> Manifest:
     ],
 )
 def test_only_pods_that_start_or_run_well_are_debounced(item: Manifest, waits: bool) -> None:
-    assert projection.may_debounce(item) is waits
+    assert objects.may_debounce(item) is waits

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api import queue
-from imagenet_operator.clusters.kubernetes import kinds, metrics
+from imagenet_operator.clusters.kubernetes import metrics, objects
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous
 from support.operator_harness import Harness, claim, cluster_of_one, job, with_images
@@ -24,8 +24,8 @@ def queued(document: Manifest) -> Manifest:
 def workload(name: str, uid: str = "") -> Manifest:
     waits = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": INACTIVE}
     return {
-        "kind": kinds.WORKLOAD.name,
-        "apiVersion": kinds.WORKLOAD.api_version,
+        "kind": objects.WORKLOAD.name,
+        "apiVersion": objects.WORKLOAD.api_version,
         "metadata": {"name": name, "namespace": "vision", "labels": {queue.JOB_UID: uid}},
         "status": {"conditions": [waits]},
     }
@@ -83,7 +83,7 @@ async def test_a_job_of_the_preparation_is_found_by_its_uid() -> None:
 @asynchronous
 async def test_without_the_right_or_the_api_the_queue_is_named(code: int) -> None:
     def reads_a_workload(asked: Any) -> bool:
-        return bool(asked.kind == kinds.WORKLOAD.name)
+        return bool(asked.kind == objects.WORKLOAD.name)
 
     async with cluster_of_one(claims=[claim()]) as harness:
         harness.server.refuse(Refusal(code, "No", "no"), reads_a_workload)

@@ -9,7 +9,7 @@ import pytest
 from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.cluster import KubernetesCluster
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsistency, required
 from imagenet_operator.clusters.kubernetes.reconciler import Reconciler
 from imagenet_operator.clusters.kubernetes.recorder import Recorder

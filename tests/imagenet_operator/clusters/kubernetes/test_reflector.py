@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes import kinds, projection
-from imagenet_operator.clusters.kubernetes.cache import Cache
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import PAGE, Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, job_of_child
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.objects import Cache
 from imagenet_operator.clusters.kubernetes.reflector import Reflector
 from imagenet_operator.manifests import labels
 from support.api_requests import Refusal
@@ -28,10 +28,13 @@ class Followed:
     def __init__(self, client: Client, namespace: str | None = None) -> None:
         self.enqueued: list[JobKey] = []
         self.cache = Cache(
-            kinds.POD, job_of_child, projection.pod, lambda key, debounce: self.enqueued.append(key)
+            objects.POD,
+            job_of_child,
+            objects.project_pod,
+            lambda key, debounce: self.enqueued.append(key),
         )
         self.reflector = Reflector(
-            client, kinds.POD, self.cache, namespace=namespace, selector=MANAGED
+            client, objects.POD, self.cache, namespace=namespace, selector=MANAGED
         )
 
     def names(self) -> list[str]:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from imagenet_operator.clusters.kubernetes import named_claims
 from imagenet_operator.clusters.kubernetes.client import Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import parse

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import kinds, stored_job
-from imagenet_operator.clusters.kubernetes.cache import Cache
+from imagenet_operator.clusters.kubernetes import objects, stored_job
+from imagenet_operator.clusters.kubernetes.objects import Cache
 from imagenet_operator.clusters.kubernetes.sharers import Sharers
 from support.job_table import manifest
 from support.simulated_objects import INDEX_RESULT
@@ -15,7 +15,7 @@ from support.simulated_objects import INDEX_RESULT
 Manifest = dict[str, Any]
 
 
-def cache(kind: kinds.Kind) -> Cache:
+def cache(kind: objects.Kind) -> Cache:
     def key(item: Manifest) -> tuple[str, str]:
         return item["metadata"]["namespace"], item["metadata"]["name"]
 
@@ -34,7 +34,7 @@ def listed(number: int, version: int = 1, **spec: Any) -> Manifest:
 
 
 def test_each_job_is_read_once_for_each_of_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs, children = cache(kinds.JOB), cache(kinds.BY_NAME["Job"])
+    jobs, children = cache(objects.JOB), cache(objects.BY_NAME["Job"])
     for number in range(30):
         jobs.put(listed(number))
     asking = [stored_job.read(item).job for item in jobs.all()]

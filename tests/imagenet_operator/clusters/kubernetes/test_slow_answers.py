@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from imagenet_operator.clusters.kubernetes import client as clients
-from imagenet_operator.clusters.kubernetes import retries
-from imagenet_operator.clusters.kubernetes.client import AT_ONCE, ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
-from imagenet_operator.clusters.kubernetes.kinds import JOB
-from imagenet_operator.clusters.kubernetes.retries import Answer
+from imagenet_operator.clusters.kubernetes.client import AT_ONCE, Answer, ApiError, Client
+from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.objects import JOB
 from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
@@ -108,12 +106,12 @@ async def test_an_api_server_that_stays_busy_is_left_to_the_work_queue() -> None
             await client.get(JOB.path("vision", "digits"))
 
         assert caught.value.code == 429
-        assert len(refused) == retries.TRIES
+        assert len(refused) == clients.TRIES
 
 
 @pytest.mark.parametrize(
     ("header", "wait"),
-    [("3", 3.0), ("0", 0.0), ("3600", retries.LONGEST_PAUSE), (None, 1.0), ("Sunday", 1.0)],
+    [("3", 3.0), ("0", 0.0), ("3600", clients.LONGEST_PAUSE), (None, 1.0), ("Sunday", 1.0)],
 )
 def test_how_long_a_busy_api_server_is_left_alone(header: str | None, wait: float) -> None:
-    assert retries.pause(Answer(429, retry_after=header), 1) == wait
+    assert clients.retry_pause(Answer(429, retry_after=header), 1) == wait

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from imagenet_operator.clusters.kubernetes import leader_election, metrics
-from imagenet_operator.clusters.kubernetes.fence import LeaseTimes
+from imagenet_operator.clusters.kubernetes.client import LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaseLost
 from support.api_requests import Request, creates_a_pod
 from support.asynchronous import asynchronous, until

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from imagenet_operator.clusters.kubernetes import projection
+from imagenet_operator.clusters.kubernetes import objects
 from support.api_requests import creates_a_pod, writes_status
 from support.asynchronous import asynchronous
 from support.operator_harness import (
@@ -57,7 +57,7 @@ UNKNOWN = {
 
 
 def make_too_large(spec: Manifest) -> None:
-    variable = {"name": "X", "value": "x" * projection.JOB_BYTES}
+    variable = {"name": "X", "value": "x" * objects.JOB_BYTES}
     container = {"name": "main", "env": [variable]}
     spec["training"]["workers"]["template"] = {"spec": {"containers": [container]}}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from imagenet_operator.clusters.kubernetes import kinds
-from imagenet_operator.clusters.kubernetes.fence import LeaseTimes
+from imagenet_operator.clusters.kubernetes import objects
+from imagenet_operator.clusters.kubernetes.client import LeaseTimes
 from support.api_requests import Refusal, creates_a_pod
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
@@ -27,7 +27,7 @@ def used(server: FakeApiServer) -> dict[tuple[str, str], set[str]]:
 
 def stranger(kind: str, name: str) -> Manifest:
     """A foreign object."""
-    version = kinds.BY_NAME[kind].api_version
+    version = objects.BY_NAME[kind].api_version
     metadata = {"name": name, "namespace": "vision"}
     return {"kind": kind, "apiVersion": version, "metadata": metadata, "spec": {}}
 
@@ -128,7 +128,7 @@ async def test_every_verb_that_is_asked_for_is_used() -> None:
         await server.until(lambda: server.counts()["update", "Lease"])
 
         # Only jobs in a queue have workloads: test_queues.py.
-        of_queues = (kinds.WORKLOAD.group, kinds.WORKLOAD.plural)
+        of_queues = (objects.WORKLOAD.group, objects.WORKLOAD.plural)
         assert used(harness.server) == {
-            name: set(verbs) for name, verbs in kinds.VERBS.items() if name != of_queues
+            name: set(verbs) for name, verbs in objects.VERBS.items() if name != of_queues
         }

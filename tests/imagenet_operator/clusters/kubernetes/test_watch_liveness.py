@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes import health, kinds, projection
-from imagenet_operator.clusters.kubernetes.cache import Cache
+from imagenet_operator.clusters.kubernetes import health, objects
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-from imagenet_operator.clusters.kubernetes.connection import Connection
+from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.objects import Cache
 from imagenet_operator.clusters.kubernetes.watch_liveness import WatchLiveness
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous
@@ -22,9 +22,9 @@ KEY = ("vision", "digits")
 
 def jobs() -> Cache:
     return Cache(
-        kinds.JOB,
+        objects.JOB,
         lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]),
-        projection.job,
+        objects.project_job,
         lambda key, debounce: None,
     )
 

@@ -1,32 +1,251 @@
-"""A cache of one kind: the newest known state of each object.
+"""The objects that the operator uses: their kinds, what is kept of them, and a cache of each kind.
 
-`reflector` fills it from lists and watches, `cluster` from the answers to its own requests, in any
-order. The resource version says which of two states is newer: the API server orders the versions of
-one kind, and since Kubernetes 1.35 they compare as numbers. A deleted object leaves a tombstone, so
-an older state that arrives late does not bring it back.
+The chart's roles grant only `VERBS`. A test compares them, and the tests' API server rejects all
+other requests.
 
-Objects are kept as JSON text without the parts that are never read. That takes a tenth of the
-memory of dictionaries, and each reader gets a copy.
+A cache has the newest known state of each object. `reflector` fills it from lists and watches,
+`cluster` from the answers to its own requests, in any order. The resource version says which of two
+states is newer: the API server orders the versions of one kind, and since Kubernetes 1.35 they
+compare as numbers. A deleted object leaves a tombstone, so an older state that arrives late does
+not bring it back.
+
+Objects are kept as JSON text, which takes a tenth of the memory of dictionaries, and each reader
+gets a copy. A pod's JSON is 8 KB, most of it managed fields, environment and probes. With ten
+thousand pods only a tenth of that fits into memory. So only the parts are kept that `observe`,
+sampler and capacity read. A change outside them starts no reconcile.
 """
 
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, Final
 
 import orjson
 
+from imagenet_operator.api import crd
 from imagenet_operator.api.base import Manifest
+from imagenet_operator.api.job import GROUP, KIND, VERSION
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes.kinds import Kind
 
 LOGGER = logging.getLogger(__name__)
 
+_POD_SPEC = ("nodeName", "schedulingGates", "overhead", "resources")
+_POD_STATUS = ("phase", "reason", "message", "podIP", "conditions")
+_CHILD_SPEC = ("suspend", "completions", "accessModes", "storageClassName")
+_CHILD_STATUS = ("active", "succeeded", "failed", "conditions", "phase")
+_CONTAINER = ("name", "resources", "ports", "restartPolicy")
+_CONTAINER_STATUS = ("name", "state")
+_STATUSES = ("containerStatuses", "initContainerStatuses")
+_ANNOTATIONS = "annotations"
+_IDENTITY = (
+    *("name", "namespace", "uid", "resourceVersion"),
+    *("generation", "creationTimestamp", "deletionTimestamp"),
+)
+
+JOB_BYTES: Final = 262_144
+"""The limit of a job without its status, which is that of `kubectl apply`."""
+
+OMITTED_BYTES: Final = "omittedBytes"
+"""The field of a job that is too large: its size. No job of the API server has such a field."""
+
+_NOT_KEPT = frozenset({"managedFields", "resourceVersion", "selfLink"})
 _NEWEST = 2**64
 """A resource version beyond all others."""
 
 _MAX_TOMBSTONES = 20_000
 """How many deleted objects are remembered."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind.
+
+    Attributes:
+        name: The manifest's ``kind``.
+        group: The API group, empty for the core's.
+        version: The group's version.
+        plural: The name in URLs.
+        is_namespaced: Whether its objects have a namespace.
+    """
+
+    name: str
+    group: str
+    version: str
+    plural: str
+    is_namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """The manifest's ``apiVersion``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
+        """Return the URL's path of a collection, or of one object in it.
+
+        Args:
+            namespace: None for all namespaces, or for a kind without them.
+            name: None for the collection.
+        """
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if namespace is not None and self.is_namespaced:
+            parts += ["namespaces", namespace]
+        parts += [self.plural] if name is None else [self.plural, name]
+        return "/" + "/".join(parts)
+
+
+JOB = Kind(KIND, GROUP, VERSION, crd.PLURAL)
+NODE = Kind("Node", "", "v1", "nodes", is_namespaced=False)
+POD = Kind("Pod", "", "v1", "pods")
+EVENT = Kind("Event", "", "v1", "events")
+WORKLOAD = Kind("Workload", "kueue.x-k8s.io", "v1beta2", "workloads")
+LEASE = Kind("Lease", "coordination.k8s.io", "v1", "leases")
+
+CHILDREN = (
+    POD,
+    Kind("Job", "batch", "v1", "jobs"),
+    Kind("Service", "", "v1", "services"),
+    Kind("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims"),
+    Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"),
+    Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets"),
+)
+"""The kinds of a job's children."""
+
+BY_NAME = {kind.name: kind for kind in (JOB, NODE, EVENT, WORKLOAD, LEASE, *CHILDREN)}
+"""Every kind by its name."""
+
+_ALL = frozenset({"get", "list", "watch", "create", "delete"})
+
+VERBS = {
+    (JOB.group, JOB.plural): frozenset({"get", "list", "watch", "delete"}),
+    (JOB.group, f"{JOB.plural}/status"): frozenset({"update"}),
+    ("", "pods"): _ALL | {"patch"},
+    ("", "pods/log"): frozenset({"get"}),
+    ("batch", "jobs"): _ALL | {"patch"},
+    ("", "services"): _ALL,
+    ("", "persistentvolumeclaims"): _ALL - {"delete"} | {"patch"},
+    ("networking.k8s.io", "networkpolicies"): _ALL,
+    ("policy", "poddisruptionbudgets"): _ALL,
+    ("", "events"): frozenset({"create", "list", "patch"}),
+    (WORKLOAD.group, WORKLOAD.plural): frozenset({"get", "list"}),
+    ("", "nodes"): frozenset({"list", "watch"}),
+    (LEASE.group, LEASE.plural): frozenset({"list", "create", "update"}),
+}
+"""The requests that the operator sends: (group, resource) → RBAC verbs."""
+
+
+def project_pod(manifest: Manifest) -> Manifest:
+    """Return the parts of a pod that a reconcile reads."""
+    spec, status = manifest["spec"], manifest.get("status", {})
+    # What an init container waits for is read only before the others start.
+    statuses = _STATUSES if status.get("phase") == "Pending" else _STATUSES[:1]
+    return {
+        "metadata": _metadata(manifest),
+        "spec": {
+            **_some(spec, _POD_SPEC),
+            # Only pods without a node need these fields, and such pods are few at any time.
+            **({} if spec.get("nodeName") else _unbound(spec)),
+            **{
+                field: [_some(item, _CONTAINER) for item in spec[field]]
+                for field in ("containers", "initContainers")
+                if field in spec
+            },
+        },
+        "status": {
+            **_some(status, _POD_STATUS),
+            **{
+                field: [_some(item, _CONTAINER_STATUS) for item in status[field]]
+                for field in statuses
+                if status.get(field)
+            },
+        },
+    }
+
+
+def _unbound(spec: Manifest) -> Manifest:
+    """Return what decides about a pod's node: its tolerations, and the volumes with claims."""
+    volumes = [
+        {"name": item["name"], **_some(item, ("persistentVolumeClaim",))}
+        | ({"ephemeral": {}} if "ephemeral" in item else {})
+        for item in spec.get("volumes") or ()
+        if "persistentVolumeClaim" in item or "ephemeral" in item
+    ]
+    return {**_some(spec, ("tolerations",)), **({"volumes": volumes} if volumes else {})}
+
+
+def may_debounce(manifest: Manifest) -> bool:
+    """Return whether an event of a pod may be debounced.
+
+    A starting pod changes several times, and the pods of a gang start together. A reconcile for
+    every change would write a status each time, which is expensive: the API server validates the
+    whole job. A pod that ends, is deleted or is gated is reconciled at once, and so is one with a
+    container that has failed: the kubelet reports the end of its pod a second later.
+    """
+    status = manifest.get("status", {})
+    return (
+        status.get("phase") in ("Pending", "Running")
+        and not any(_has_failed(item) for item in status.get("containerStatuses") or ())
+        and "deletionTimestamp" not in manifest["metadata"]
+        and not manifest["spec"].get("schedulingGates")
+    )
+
+
+def _has_failed(container_status: Manifest) -> bool:
+    terminated = container_status.get("state", {}).get("terminated") or {}
+    return bool(terminated.get("exitCode", 0))
+
+
+def project_child(manifest: Manifest) -> Manifest:
+    """Return the parts of any other child that a reconcile reads: its identity and its state."""
+    return {
+        "metadata": _metadata(manifest),
+        "spec": _some(manifest.get("spec") or {}, _CHILD_SPEC),
+        "status": _some(manifest.get("status") or {}, _CHILD_STATUS),
+    }
+
+
+def project_job(manifest: Manifest) -> Manifest:
+    """Return an ImageNetJob without annotations and managed fields.
+
+    A user may create many that are too large, so of their spec only `runPolicy` is kept.
+    """
+    kept = {**manifest, "metadata": _metadata(manifest)}
+    size = len(orjson.dumps([kept["metadata"], manifest.get("spec")]))
+    if size <= JOB_BYTES:
+        return kept
+    return {
+        **kept,
+        "metadata": _some(manifest["metadata"], _IDENTITY),
+        "spec": _some(manifest["spec"], ("runPolicy",)),
+        OMITTED_BYTES: size,
+    }
+
+
+def project_node(manifest: Manifest) -> Manifest:
+    """Return a node's readiness, taints and allocatable resources."""
+    spec, status = manifest.get("spec", {}), manifest.get("status", {})
+    ready = [
+        _some(item, ("type", "status"))
+        for item in status.get("conditions") or ()
+        if item["type"] == "Ready"
+    ]
+    return {
+        "metadata": {
+            name: manifest["metadata"][name] for name in ("name", "uid", "resourceVersion")
+        },
+        "spec": _some(spec, ("unschedulable", "taints")),
+        "status": {"conditions": ready, **_some(status, ("allocatable",))},
+    }
+
+
+def _metadata(manifest: Manifest) -> Manifest:
+    kept = {name: value for name, value in manifest["metadata"].items() if name != _ANNOTATIONS}
+    kept.pop("managedFields", None)
+    return kept
+
+
+def _some(fields: Manifest, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: fields[name] for name in names if name in fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +398,10 @@ class Cache:
         self._store(key, known, stored)
         if known is None or known.text != stored.text:
             if not silently:
-                self._announce_change(known, stored)
+                if known is not None and known.job is not None and known.job != stored.job:
+                    self._announce(known.job, False)
+                if stored.job is not None:
+                    self._announce(stored.job, stored.debounce)
             return True
         return False
 
@@ -265,12 +487,6 @@ class Cache:
         if len(self._tombstones) > _MAX_TOMBSTONES:
             self._tombstones.popitem(last=False)
 
-    def _announce_change(self, known: Stored | None, stored: Stored) -> None:
-        if known is not None and known.job is not None and known.job != stored.job:
-            self._announce(known.job, False)
-        if stored.job is not None:
-            self._announce(stored.job, stored.debounce)
-
 
 def _key(metadata: Manifest) -> JobKey:
     return str(metadata.get("namespace", "")), str(metadata["name"])
@@ -278,6 +494,3 @@ def _key(metadata: Manifest) -> JobKey:
 
 def _version(metadata: Manifest) -> int:
     return int(metadata["resourceVersion"])
-
-
-_NOT_KEPT = frozenset({"managedFields", "resourceVersion", "selfLink"})
