@@ -22,7 +22,7 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.exported_files import OnnxModel, format_of
 from imagenet_workloads.fields import Fields, read_json
@@ -170,9 +170,9 @@ def images_in(folder: Path) -> list[Path]:
     def refuse(error: OSError) -> None:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
-    for place, folders, files in os.walk(folder, onerror=refuse):
+    for place, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place, name) for name in sorted(files) if is_image(name)]
+        found += [Path(place, name) for name in sorted(names) if is_image(name)]
     if not found:
         raise InputError(f"{folder}: has no file with the name of an image, such as .jpg or .png")
     return found
@@ -185,7 +185,7 @@ def read_file(path: Path) -> bytes:
         InputError: it cannot be read.
     """
     try:
-        return regular_files.read_bytes(path)
+        return files.read_bytes(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -304,12 +304,12 @@ def find_result(path: Path, option: str = "--model ") -> Path:
     Raises:
         InputError: there is none.
     """
-    status = regular_files.status_of(path)
+    status = files.status_of(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
         return path
-    if regular_files.exists(path / RESULT_NAME):
+    if files.exists(path / RESULT_NAME):
         return path / RESULT_NAME
-    if regular_files.exists(path / "model" / RESULT_NAME):
+    if files.exists(path / "model" / RESULT_NAME):
         return path / "model" / RESULT_NAME
     attempts = path.glob(f"attempts/r[0-9]*/{RESULT_NAME}")
     found = max(attempts, key=lambda file: (len(file.parent.name), file.parent.name), default=None)
@@ -323,7 +323,7 @@ def find_result(path: Path, option: str = "--model ") -> Path:
 
 def _read_names(path: Path) -> Sequence[tuple[str, str]] | None:
     """The class names and their words by label; None where the training knew none."""
-    if not regular_files.exists(path):
+    if not files.exists(path):
         return None
     names = read_json(path)
     if not isinstance(names, list):
@@ -364,18 +364,18 @@ def load_model(
         _require_readable(exported)
         if format == "onnx":
             return OnnxModel(exported, image_shape)
-    module, files = load_module(framework, "predictor", folder), result.object("model")
+    module, model_files = load_module(framework, "predictor", folder), result.object("model")
     model: Predictor = (
-        module.load(folder, files, image_shape)
+        module.load(folder, model_files, image_shape)
         if exported is None
-        else module.load_exported(exported, folder, files, image_shape)
+        else module.load_exported(exported, folder, model_files, image_shape)
     )
     return model
 
 
 def _require_readable(path: Path) -> None:
     try:
-        os.close(regular_files.open_file(path))
+        os.close(files.open_file(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 

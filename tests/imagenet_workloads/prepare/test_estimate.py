@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from imagenet_workloads import files
 from imagenet_workloads.dataset import FORMATS
-from imagenet_workloads.prepare import atomic_files, estimate, formats, source_sample
+from imagenet_workloads.prepare import estimate, formats, source_sample
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Recipe
 from imagenet_workloads.prepare.containers.folder import FolderListing
@@ -17,7 +18,7 @@ from support.preparation import prepare
 
 def estimated(source: Path, scratch: Path, format: str, recipe: Recipe) -> int:
     folder = FolderListing(source)
-    with atomic_files.unnamed_file(scratch) as rows:
+    with files.unnamed_file(scratch) as rows:
         found = scan(folder, rows, lambda *_: None)
         numbers = np.arange(len(found), dtype=np.uint32)
         codec = choose("opencv")

@@ -17,10 +17,11 @@ from queue import SimpleQueue
 import pytest
 import zstandard
 
+from imagenet_workloads import files
 from imagenet_workloads.commands import fetch, index, pack, seal
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import NO_ROOM
-from imagenet_workloads.prepare import atomic_files, partial_file
+from imagenet_workloads.prepare import partial_file
 from imagenet_workloads.prepare.sources.cache import ABANDONED_SECONDS, cache_entry
 from support.file_server import FileServer, Handler
 from support.pictures import collection, jpeg, tar, write_tar_of_tars
@@ -104,9 +105,9 @@ def test_it_is_the_same_dataset_as_from_a_volume(cache: Path, tmp_path: Path) ->
         archive, tmp_path / "local", "--validation-source", str(tmp_path / "val.tar"),
         "--validation-labels", str(tmp_path / "labels.txt"),
     )  # fmt: skip
-    files = ("train.tar", "val.tar", "labels.txt")
-    with FileServer({f"/{one}": (tmp_path / one).read_bytes() for one in files}).running() as on:
-        reading = [word for one in files for word in ("--http-file", one, f"{on.url}/{one}")]
+    served = ("train.tar", "val.tar", "labels.txt")
+    with FileServer({f"/{one}": (tmp_path / one).read_bytes() for one in served}).running() as on:
+        reading = [word for one in served for word in ("--http-file", one, f"{on.url}/{one}")]
         reading += ["--http-validation", "val.tar"]
         labels = ("--http-labels", "labels.txt")
         assert fetch.main([*reading, *labels, "--cache", str(cache)]) == 0
@@ -293,7 +294,7 @@ def test_the_bytes_that_a_volume_lacks_are_said_before_anything_is_fetched(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(atomic_files, "free_bytes", lambda _: 50 << 10)
+    monkeypatch.setattr(files, "free_bytes", lambda _: 50 << 10)
     said = failed(capfd, 3, *options(server, cache))
     assert f"the fetch of {len(CONTENT)} bytes needs about 100.2 KiB, and 50.0 KiB are free" in said
     assert "enlarge the claim of cache" in said

@@ -239,7 +239,7 @@ def test_the_estimate_is_near_what_the_dataset_takes(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr(
-        "imagenet_workloads.prepare.atomic_files.require_space",
+        "imagenet_workloads.files.require_space",
         lambda _, needed, __: asked.append(needed),
     )
     dataset = prepare(source, tmp_path / "data", *OPTIONS, "--resize", "30")

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import NO_ROOM, StorageError
-from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.partial_file import PartialFile
 from imagenet_workloads.prepare.stores import compressed
@@ -140,4 +140,4 @@ def room(path: Path, needed: int) -> Iterator[None]:
             raise StorageError(
                 f"{path.parent}: {error.strerror}: {needed} more bytes are needed; {REMEDY}"
             ) from error
-        atomic_files.explain(path, error)
+        files.explain(path, error)

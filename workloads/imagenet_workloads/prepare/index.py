@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads import dataset as datasets
+from imagenet_workloads import files
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.errors import InputError, of_field
 from imagenet_workloads.prepare import (
-    atomic_files,
     class_words,
     codecs,
     estimate,
@@ -164,12 +164,12 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     """
     if request.codec != AUTO:
         codecs.choose(request.codec)
-    atomic_files.make_folder(request.data / "datasets")
+    files.make_folder(request.data / "datasets")
     request.source.scratch = request.data
     before = TRAFFIC.requests
     with (
-        atomic_files.unnamed_file(request.data) as rows,
-        atomic_files.unnamed_file(request.data) as own_rows,
+        files.unnamed_file(request.data) as rows,
+        files.unnamed_file(request.data) as own_rows,
         listing_journal.kept(request.source, request.data / "datasets"),
     ):
         found = scan(request.source, rows, recorder.listed)
@@ -499,12 +499,12 @@ def _words(request: IndexRequest, classes: Classes) -> dict[str, str]:
 def _leave(
     dataset: Path, plan: Plan, samples: Mapping[str, SourceSample], max_skipped_fraction: float
 ) -> None:
-    atomic_files.make_folder(dataset)
-    atomic_files.sweep(dataset, atomic_files.ABANDONED_SECONDS)
+    files.make_folder(dataset)
+    files.sweep(dataset, files.ABANDONED_SECONDS)
     format, codec = formats.named(plan.options.format), codecs.choose(plan.writer.codec)
     recipe = Recipe(plan.options.resize, plan.options.quality)
     needed = sum(estimate.bytes_of(one, recipe, codec, format) for one in samples.values())
-    atomic_files.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
+    files.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
     limits.write(dataset, max_skipped_fraction)
 
 

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import cv2
 
 from imagenet_workloads import dataset as datasets
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import atomic_files, image_metadata, limits, shards
+from imagenet_workloads.prepare import image_metadata, limits, shards
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.annotations import Box, upright
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
@@ -104,12 +104,12 @@ def run(request: PackRequest, recorder: PreparationRecorder) -> float | None:
     dataset = plans.folder_of(request.data, request.key)
     wanted = _wanted(plan, request.shard)
     recorder.planned(sum(shard.images for shard in wanted))
-    if regular_files.exists(dataset / datasets.FILE_NAME):
+    if files.exists(dataset / datasets.FILE_NAME):
         _log.info("%s is already sealed", dataset)
         missing: list[PlannedShard] = []
     else:
-        atomic_files.make_folder(dataset)
-        atomic_files.sweep(dataset, atomic_files.ABANDONED_SECONDS)
+        files.make_folder(dataset)
+        files.sweep(dataset, files.ABANDONED_SECONDS)
         missing = [shard for shard in wanted if not shards.is_whole(dataset, shard)]
     for shard in wanted:
         if shard not in missing:
@@ -276,22 +276,22 @@ class _Packing:
     def write(self, work: _Work, threads: int) -> None:
         """Write the shard, unless it has too many damaged images."""
         with ExitStack() as stack:
-            files = [
-                stack.enter_context(atomic_files.NewFile(self._dataset / name))
+            new_files = [
+                stack.enter_context(files.NewFile(self._dataset / name))
                 for name in self._shard.files
             ]
-            writer = self._shard.format.writer(*(new.file for new in files))
+            writer = self._shard.format.writer(*(new.file for new in new_files))
             images = plans.read_images(self._dataset, self._shard)
             for batch in _batches(work.reads(images, self._dataset), work, threads):
                 self._take(writer, batch)
-                files[0].write_behind()
+                new_files[0].write_behind()
                 if self.is_hopeless:
                     break
             if self.has_too_many:
                 return
-            for new in files:
+            for new in new_files:
                 new.finish()
-            self._publish(writer, files)
+            self._publish(writer, new_files)
 
     def _take(self, writer: ShardWriter, batch: _Batch) -> None:
         whole: list[StoredImage] = []
@@ -306,7 +306,7 @@ class _Packing:
         if self.has_too_many:
             return
         before = writer.bytes
-        with atomic_files.telling_where(self._dataset / self._shard.record):
+        with files.storage_errors(self._dataset / self._shard.record):
             writer.append(whole)
         self._statistics += batch.statistics
         self._sample.offer(whole)
@@ -318,7 +318,7 @@ class _Packing:
         self.skipped.append(SkippedImage(image.name, self._plan.classes[image.label], reason))
         self._recorder.skipped()
 
-    def _publish(self, writer: ShardWriter, files: list[atomic_files.NewFile]) -> None:
+    def _publish(self, writer: ShardWriter, new_files: list[files.NewFile]) -> None:
         if shards.is_whole(self._dataset, self._shard):
             _log.info("another run finished %s", self._shard.name)
             return
@@ -335,10 +335,10 @@ class _Packing:
             boxes=tuple(self._boxes),
         )
         try:
-            for new in files:
+            for new in new_files:
                 new.publish()
-            atomic_files.sync_folder(self._dataset)
-            atomic_files.write_file(self._dataset / self._shard.sidecar, sidecar.to_json().encode())
+            files.sync_folder(self._dataset)
+            files.write_file(self._dataset / self._shard.sidecar, sidecar.to_json().encode())
         except FileNotFoundError:
             # Another run with this key may have sealed the dataset and deleted temporary files.
             if not shards.is_whole(self._dataset, self._shard):

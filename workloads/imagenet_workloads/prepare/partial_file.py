@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from imagenet_workloads.prepare import atomic_files
+from imagenet_workloads import files
 
 BLOCK = 8 << 20
 """The bytes of a request, and the most that a connection fetches again after a kill."""
@@ -39,10 +39,10 @@ def take_over(path: Path, others: str, version: dict[str, Any]) -> None:
     Raises:
         StorageError: the volume cannot be written.
     """
-    with atomic_files.telling_where(path):
+    with files.storage_errors(path):
         if path.exists():
             return
-        now = atomic_files.volume_clock(path.parent)
+        now = files.volume_clock(path.parent)
         for entry in list(path.parent.iterdir()):
             other = entry.with_suffix("")
             if not (entry.name.startswith(others) and journal_of(other) == entry):
@@ -85,7 +85,7 @@ class PartialFile:
         self.size = size
         self._header = _header(version)
         self._lock = threading.Lock()
-        with atomic_files.telling_where(path):
+        with files.storage_errors(path):
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             self._data = os.open(path, flags, 0o666)
             self._journal = os.open(journal_of(path), flags | os.O_APPEND, 0o666)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from imagenet_workloads import dataset as datasets
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.dataset import WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import atomic_files, formats
+from imagenet_workloads.prepare import formats
 from imagenet_workloads.prepare.annotations import Box
 from imagenet_workloads.prepare.dataset_key import DatasetOptions
 from imagenet_workloads.prepare.formats.format import INDEX_SUFFIX, Format
@@ -225,7 +225,7 @@ def _lines(path: Path) -> int | None:
 
 def remove(dataset: Path) -> None:
     """Remove a damaged plan, if there is one."""
-    aside = atomic_files.temporary_for(dataset / _FOLDER)
+    aside = files.temporary_for(dataset / _FOLDER)
     with suppress(FileNotFoundError):
         (dataset / _FOLDER).rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
@@ -242,11 +242,11 @@ def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]
     Raises:
         StorageError: It cannot be written.
     """
-    with atomic_files.new_folder(dataset / _FOLDER) as folder:
+    with files.new_folder(dataset / _FOLDER) as folder:
         for shard in plan.shards:
             content = (_line(image) for image in images[shard.name])
-            atomic_files.write_chunks(folder / _images_file(shard), content)
-        atomic_files.write_file(folder / _FILE, plan.to_json().encode())
+            files.write_chunks(folder / _images_file(shard), content)
+        files.write_file(folder / _FILE, plan.to_json().encode())
 
 
 def update_sources(dataset: Path, plan: Plan) -> None:
@@ -258,7 +258,7 @@ def update_sources(dataset: Path, plan: Plan) -> None:
     """
     path = dataset / _FOLDER / _FILE
     if Plan.from_fields(Fields.read(path)).sources != plan.sources:
-        atomic_files.write_file(path, plan.to_json().encode())
+        files.write_file(path, plan.to_json().encode())
 
 
 def read(data: Path, key: str) -> Plan:
@@ -268,8 +268,8 @@ def read(data: Path, key: str) -> Plan:
         InputError: There is none, or it is invalid.
     """
     path = folder_of(data, key) / _FOLDER / _FILE
-    if not regular_files.exists(path):
-        regular_files.require_no_file(data)
+    if not files.exists(path):
+        files.require_no_file(data)
         raise InputError(
             f"{data}: has no plan for a dataset {key}; run imagenet-index first, and give its key"
         )

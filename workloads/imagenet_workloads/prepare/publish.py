@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.clients.folders import BucketFolder
 from imagenet_workloads.clients.s3 import NoObjectError
 from imagenet_workloads.dataset import FILE_NAME, Dataset, Shard, Split, damaged, read_dataset
@@ -99,7 +99,7 @@ def _upload_shard(dataset: Path, format: str, shard: Shard, target: BucketFolder
     uploaded = shard.bytes
     sidecar = Path(shard.record).with_suffix(".json").name
     for beside in (shard.index, sidecar):
-        if beside is not None and regular_files.exists(dataset / beside):
+        if beside is not None and files.exists(dataset / beside):
             uploaded += _upload_file(dataset / beside, target)
     content = record_sums.encode(lengths, sums, shard)
     target.bucket.write(target.key(name), content)
@@ -137,6 +137,6 @@ def _pieces(
 
 
 def _upload_file(path: Path, target: BucketFolder) -> int:
-    content = regular_files.read_bytes(path)
+    content = files.read_bytes(path)
     target.bucket.write(target.key(path.name), content)
     return len(content)

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable
 from functools import partial
 from pathlib import Path
 
-from imagenet_workloads.prepare import atomic_files
+from imagenet_workloads import files
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.plan import PlannedImage
@@ -42,18 +42,18 @@ def read_in_order(
     order = sorted(range(len(planned)), key=lambda number: planned[number].name)
     places: list[_Spooled] = [(0, 0)] * len(planned)
     end = 0
-    with atomic_files.unnamed_file(folder) as file:
+    with files.unnamed_file(folder) as file:
         read = partial(_read, source)
         found = map_in_order(read, (planned[n] for n in order), source.reads_at_once)
         for number, data in zip(order, found, strict=True):
             if isinstance(data, Exception):
                 places[number] = data
                 continue
-            with atomic_files.telling_where(folder):
+            with files.storage_errors(folder):
                 file.write(data)
             places[number] = (end, len(data))
             end += len(data)
-        with atomic_files.telling_where(folder):
+        with files.storage_errors(folder):
             file.flush()
         _log.info("%s: read %d images, %.1f MiB", source.where, len(planned), end / 2**20)
         for image, place in zip(planned, places, strict=True):

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.dataset import RECORD_IO, Shard, Split, damaged, files_named
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.reading import record_formats
@@ -258,7 +258,7 @@ class Records:
         with self._lock:
             if path in self._open:
                 return self._open[path], True
-            descriptor = regular_files.open_file(path)
+            descriptor = files.open_file(path)
             self.opens += 1
             is_kept = len(self._open) < MOST_OPEN_FILES
             if is_kept:
@@ -315,7 +315,7 @@ def open_paths(records: str, indexes: str = "") -> Records:
 def _open(path: Path, index: Path | None, format: _Format | None) -> RecordFile:
     try:
         # Without a buffer: it would read 8 KiB for each header.
-        with os.fdopen(regular_files.open_file(path), "rb", buffering=0) as file:
+        with os.fdopen(files.open_file(path), "rb", buffering=0) as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
             size = os.fstat(file.fileno()).st_size
             if format is None:

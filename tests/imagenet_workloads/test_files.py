@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import StorageError, WorkloadError
-from imagenet_workloads.prepare import atomic_files
 
 
 def names(folder: Path) -> list[str]:
@@ -21,7 +21,7 @@ def names(folder: Path) -> list[str]:
 def test_a_file_appears_whole_and_replaces_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"old")
-    with atomic_files.NewFile(path) as new:
+    with files.NewFile(path) as new:
         new.file.write(b"new")
         assert path.read_bytes() == b"old"
         new.finish()
@@ -31,14 +31,14 @@ def test_a_file_appears_whole_and_replaces_what_was_there(tmp_path: Path) -> Non
 
 
 def test_a_file_that_is_not_published_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), atomic_files.NewFile(tmp_path / "x") as new:
+    with pytest.raises(KeyError), files.NewFile(tmp_path / "x") as new:
         new.file.write(b"half")
         raise KeyError
     assert names(tmp_path) == []
 
 
 def test_a_folder_appears_whole(tmp_path: Path) -> None:
-    with atomic_files.new_folder(tmp_path / "plan") as folder:
+    with files.new_folder(tmp_path / "plan") as folder:
         (folder / "a").write_bytes(b"1")
         assert "plan" not in names(tmp_path)
     assert names(tmp_path) == ["plan"]
@@ -46,16 +46,16 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
 
 
 def test_the_first_of_two_folders_stays(tmp_path: Path) -> None:
-    with atomic_files.new_folder(tmp_path / "plan") as late:
+    with files.new_folder(tmp_path / "plan") as late:
         (late / "a").write_bytes(b"late")
-        with atomic_files.new_folder(tmp_path / "plan") as early:
+        with files.new_folder(tmp_path / "plan") as early:
             (early / "a").write_bytes(b"early")
     assert names(tmp_path) == ["plan"]
     assert (tmp_path / "plan" / "a").read_bytes() == b"early"
 
 
 def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), atomic_files.new_folder(tmp_path / "plan") as folder:
+    with pytest.raises(KeyError), files.new_folder(tmp_path / "plan") as folder:
         (folder / "a").write_bytes(b"half")
         raise KeyError
     assert names(tmp_path) == []
@@ -68,9 +68,9 @@ def test_sweeps_up_what_is_old_and_only_that(tmp_path: Path) -> None:
     (tmp_path / ".plan.tmp-2" / "x").touch()
     for name in (".a.rec.tmp-0", ".plan.tmp-2", "train.rec"):
         os.utime(tmp_path / name, (10**9, 10**9))
-    atomic_files.sweep(tmp_path, atomic_files.ABANDONED_SECONDS)
+    files.sweep(tmp_path, files.ABANDONED_SECONDS)
     assert names(tmp_path) == [".b.rec.tmp-1", ".hidden", "train.rec"]
-    atomic_files.sweep(tmp_path, older_than=0)
+    files.sweep(tmp_path, older_than=0)
     assert names(tmp_path) == [".hidden", "train.rec"]
 
 
@@ -87,7 +87,7 @@ def test_sweeps_up_what_is_old_and_only_that(tmp_path: Path) -> None:
 def test_says_why_it_cannot_be_written(
     number: int, kind: type[WorkloadError], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(kind, match=message) as raised, atomic_files.telling_where(tmp_path / "x"):
+    with pytest.raises(kind, match=message) as raised, files.storage_errors(tmp_path / "x"):
         raise OSError(number, os.strerror(number))
     assert type(raised.value) is kind
     assert str(tmp_path / "x") in str(raised.value)
@@ -96,7 +96,7 @@ def test_says_why_it_cannot_be_written(
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     with pytest.raises(WorkloadError, match="data/datasets: cannot be written: Not a directory"):
-        atomic_files.make_folder(tmp_path / "data" / "datasets")
+        files.make_folder(tmp_path / "data" / "datasets")
 
 
 def test_asks_for_the_space_that_is_missing(
@@ -104,11 +104,11 @@ def test_asks_for_the_space_that_is_missing(
 ) -> None:
     free = SimpleNamespace(f_bavail=3 * 256, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", lambda _: free)
-    atomic_files.require_space(tmp_path, 3 * 2**20, "the dataset")
+    files.require_space(tmp_path, 3 * 2**20, "the dataset")
     with pytest.raises(
         StorageError, match=r"the dataset needs about 2\.0 GiB, and 3\.0 MiB are free"
     ):
-        atomic_files.require_space(tmp_path, 2 * 2**30, "the dataset")
+        files.require_space(tmp_path, 2 * 2**30, "the dataset")
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_writes_amounts_as_people_read_them(
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=1))
     if amount:
         with pytest.raises(StorageError, match=f"about {text}, and 0 B are free"):
-            atomic_files.require_space(tmp_path, amount, "it")
+            files.require_space(tmp_path, amount, "it")
 
 
 def test_an_unnamed_file_is_nowhere(tmp_path: Path) -> None:
-    with atomic_files.unnamed_file(tmp_path) as file:
+    with files.unnamed_file(tmp_path) as file:
         file.write(b"x")
         file.flush()
         assert names(tmp_path) == []
@@ -144,9 +144,9 @@ def test_the_volume_begins_with_each_part_of_a_growing_file_once(
         assert os.fstat(descriptor).st_size == start + length
         begun.append((start, length))
 
-    with pytest.MonkeyPatch.context() as patch, atomic_files.NewFile(path) as new:
-        patch.setattr(atomic_files, "STRIDE", 16)
-        patch.setattr(atomic_files, "_begin_writing", begin)
+    with pytest.MonkeyPatch.context() as patch, files.NewFile(path) as new:
+        patch.setattr(files, "STRIDE", 16)
+        patch.setattr(files, "_begin_writing", begin)
         for size in sizes:
             new.file.write(bytes(size))
             new.write_behind()
@@ -160,10 +160,10 @@ def test_the_volume_begins_with_each_part_of_a_growing_file_once(
 
 
 def test_beginning_early_changes_nothing_but_the_time(tmp_path: Path) -> None:
-    content = os.urandom(3 * atomic_files.STRIDE + 5)
-    with atomic_files.NewFile(tmp_path / "x") as new:
-        for start in range(0, len(content), atomic_files.STRIDE // 2):
-            new.file.write(content[start : start + atomic_files.STRIDE // 2])
+    content = os.urandom(3 * files.STRIDE + 5)
+    with files.NewFile(tmp_path / "x") as new:
+        for start in range(0, len(content), files.STRIDE // 2):
+            new.file.write(content[start : start + files.STRIDE // 2])
             new.write_behind()
         new.finish()
         new.publish()
@@ -173,8 +173,8 @@ def test_beginning_early_changes_nothing_but_the_time(tmp_path: Path) -> None:
 def test_a_volume_that_is_full_while_a_file_grows_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atomic_files, "STRIDE", 4)
-    with atomic_files.NewFile(tmp_path / "x") as new:
+    monkeypatch.setattr(files, "STRIDE", 4)
+    with files.NewFile(tmp_path / "x") as new:
         os.dup2(os.open("/dev/full", os.O_WRONLY), new.file.fileno())
         new.file.write(b"abcd")
         with pytest.raises(StorageError, match=r"/x: No space left on device: the volume"):
@@ -185,8 +185,8 @@ def test_a_volume_that_is_full_while_a_file_grows_is_told(
 def test_runs_that_sweep_at_the_same_time_do_not_fail(tmp_path: Path) -> None:
     def sweep_often(_: int) -> None:
         for _ in range(200):
-            atomic_files.make_folder(tmp_path)
-            atomic_files.sweep(tmp_path, older_than=-1)
+            files.make_folder(tmp_path)
+            files.sweep(tmp_path, older_than=-1)
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(sweep_often, range(4))) == [None] * 4
@@ -194,8 +194,8 @@ def test_runs_that_sweep_at_the_same_time_do_not_fail(tmp_path: Path) -> None:
 
 
 def test_publishing_what_was_swept_away_says_so(tmp_path: Path) -> None:
-    with atomic_files.NewFile(tmp_path / "x") as new:
+    with files.NewFile(tmp_path / "x") as new:
         new.finish()
-        atomic_files.sweep(tmp_path, older_than=-1)
+        files.sweep(tmp_path, older_than=-1)
         with pytest.raises(FileNotFoundError):
             new.publish()

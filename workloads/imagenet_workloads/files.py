@@ -11,13 +11,13 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, NoReturn
 
-from imagenet_workloads.errors import NO_ROOM, StorageError, WorkloadError
-from imagenet_workloads.regular_files import owner
+from imagenet_workloads.errors import NO_ROOM, InputError, StorageError, WorkloadError
 
 # A temporary file without a write for so long belongs to no running process. Ages are by the
 # volume's clock.
@@ -32,6 +32,107 @@ _TRIES = 5
 _SYNC_FILE_RANGE_WRITE = 2
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 _NO_PLACE = frozenset((errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP))
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+# Errors that a path has, and not its disk: another try would give the same.
+_OF_PATHS = frozenset((errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP))
+
+
+def status_of(path: Path) -> os.stat_result | None:
+    """The status of what a path leads to; None if it leads to nothing.
+
+    Raises:
+        InputError: a folder above may not be searched, or it is no path.
+        WorkloadError: The system call fails.
+    """
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        kind = InputError if error.errno in _OF_PATHS else WorkloadError
+        raise kind(f"{path}: cannot be accessed: {error.strerror}{owner(path)}") from error
+
+
+def exists(path: Path) -> bool:
+    """Whether a path leads to anything.
+
+    Raises:
+        WorkloadError: as `status_of`.
+    """
+    return status_of(path) is not None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path leads to a folder.
+
+    Raises:
+        WorkloadError: as `status_of`.
+    """
+    status = status_of(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def require_no_file(folder: Path) -> None:
+    """Checks that neither a folder nor one above it is a file instead.
+
+    Raises:
+        InputError: one is.
+    """
+    for candidate in (folder, *folder.parents):
+        status = status_of(candidate)
+        if status is not None and not stat.S_ISDIR(status.st_mode):
+            raise InputError(f"{folder}: {candidate} is a file; give a folder")
+
+
+def owner(path: Path) -> str:
+    """Whose the nearest folder or file is that can be looked at, and who asks, for a message."""
+    for candidate in (path, *path.parents):
+        try:
+            status = candidate.stat()
+        except OSError:
+            continue
+        return (
+            f" ({candidate} belongs to {status.st_uid}:{status.st_gid}, "
+            f"mode {stat.filemode(status.st_mode)}; this process is {os.geteuid()}:{os.getegid()})"
+        )
+    return ""
+
+
+def open_file(path: str | Path) -> int:
+    """Opens a file for reading and returns its descriptor; links are followed.
+
+    Raises:
+        InputError: the path leads to a pipe, a device or a socket.
+        OSError: it cannot be opened, or is a folder.
+    """
+    # Without waiting: so a pipe is recognised before it has a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+    raise InputError(f"{path}: is {kind}, not a file")
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The whole content of a file.
+
+    Raises:
+        InputError: the path leads to no file.
+        OSError: it cannot be read.
+    """
+    with os.fdopen(open_file(path), "rb") as file:
+        return file.read()
 
 
 def temporary_for(path: Path) -> Path:
@@ -75,7 +176,7 @@ def _obstacle(path: Path) -> str:
 
 
 @contextmanager
-def telling_where(path: Path) -> Iterator[None]:
+def storage_errors(path: Path) -> Iterator[None]:
     """Raise any OSError of the block, which writes `path`, with a remedy."""
     try:
         yield
@@ -89,7 +190,7 @@ def make_folder(folder: Path) -> None:
     Raises:
         StorageError: It cannot be created or written.
     """
-    with telling_where(folder):
+    with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         _make_probe(folder)
 
@@ -140,7 +241,7 @@ class NewFile:
         self.path = path
         self._temporary = temporary_for(path)
         self.file: BinaryIO
-        with telling_where(path):
+        with storage_errors(path):
             # Closed in __exit__.
             self.file = self._temporary.open("xb", buffering=1 << 16)
         self._begun = 0
@@ -153,14 +254,14 @@ class NewFile:
         grown = self.file.tell() - self._begun
         if grown < STRIDE:
             return
-        with telling_where(self.path):
+        with storage_errors(self.path):
             self.file.flush()
         _begin_writing(self.file.fileno(), self._begun, grown)
         self._begun += grown
 
     def finish(self) -> None:
         """Sync every byte to the volume."""
-        with telling_where(self.path):
+        with storage_errors(self.path):
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
@@ -221,7 +322,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
         FileNotFoundError: Another process deleted the temporary file.
     """
     with NewFile(path) as new:
-        with telling_where(path):
+        with storage_errors(path):
             new.file.writelines(chunks)
         new.finish()
         new.publish()
@@ -230,7 +331,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Sync the names in a folder to the volume."""
-    with telling_where(folder):
+    with storage_errors(folder):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -246,7 +347,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     the files in it.
     """
     temporary = temporary_for(path)
-    with telling_where(path):
+    with storage_errors(path):
         temporary.mkdir()
     try:
         yield temporary
@@ -269,7 +370,7 @@ def unnamed_file(folder: Path) -> Iterator[IO[bytes]]:
         StorageError: it cannot be made here.
     """
     temporary = temporary_for(folder / "scan")
-    with telling_where(folder):
+    with storage_errors(folder):
         # Closed below.
         file = temporary.open("x+b", buffering=1 << 20)
         temporary.unlink()
@@ -283,7 +384,7 @@ def unnamed_file(folder: Path) -> Iterator[IO[bytes]]:
 
 def sweep(folder: Path, older_than: float) -> None:
     """Delete temporary files and folders that were last written more than `older_than` s ago."""
-    with telling_where(folder):
+    with storage_errors(folder):
         now = volume_clock(folder)
         for entry in os.scandir(folder):
             if not (entry.name.startswith(".") and _TEMPORARY in entry.name):
