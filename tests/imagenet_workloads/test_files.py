@@ -1,10 +1,9 @@
-"""Writing: whole or not at all, with the reason when not at all."""
+"""Writing: complete or absent, and why it is absent."""
 
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -61,6 +60,32 @@ def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+@pytest.mark.parametrize("replaces", [False, True])
+def test_what_a_writer_makes_appears_whole(replaces: bool, tmp_path: Path) -> None:
+    file, folder = tmp_path / "x", tmp_path / "model"
+    if replaces:
+        file.write_bytes(b"old")
+        (folder / "old").mkdir(parents=True)
+
+    def write_folder(temporary: Path) -> None:
+        (temporary / "variables").mkdir(parents=True)
+        (temporary / "variables" / "a").write_bytes(b"1")
+
+    files.write_output(file, lambda temporary: temporary.write_bytes(b"new"))
+    files.write_output(folder, write_folder)
+    assert file.read_bytes() == b"new"
+    assert names(folder) == ["variables"]
+    assert names(tmp_path) == ["model", "x"]
+
+
+def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(KeyError), files.replacing(tmp_path / "model") as temporary:
+        (temporary / "variables").mkdir(parents=True)
+        raise KeyError
+    assert names(tmp_path) == ["model"]
+
+
 def test_sweeps_up_what_is_old_and_only_that(tmp_path: Path) -> None:
     for name in ("train.rec", ".hidden", ".a.rec.tmp-0", ".b.rec.tmp-1"):
         (tmp_path / name).write_bytes(b"x")
@@ -102,8 +127,7 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
 def test_asks_for_the_space_that_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free = SimpleNamespace(f_bavail=3 * 256, f_frsize=4096)
-    monkeypatch.setattr(os, "statvfs", lambda _: free)
+    monkeypatch.setattr(files, "free_bytes", lambda _: 3 * 2**20)
     files.require_space(tmp_path, 3 * 2**20, "the dataset")
     with pytest.raises(
         StorageError, match=r"the dataset needs about 2\.0 GiB, and 3\.0 MiB are free"
@@ -118,7 +142,7 @@ def test_asks_for_the_space_that_is_missing(
 def test_writes_amounts_as_people_read_them(
     amount: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=1))
+    monkeypatch.setattr(files, "free_bytes", lambda _: 0)
     if amount:
         with pytest.raises(StorageError, match=f"about {text}, and 0 B are free"):
             files.require_space(tmp_path, amount, "it")

@@ -1,8 +1,11 @@
-"""Atomic writes of the preparation: no file is visible before it is complete.
+"""Opens what must be a file, and writes files and folders that are complete or absent.
 
-Files and the plan's folder are written under temporary names (`.NAME.tmp-TOKEN`), synced, and
-renamed. A later run deletes the temporary files of a killed run. Every error names the path, its
-owner, and a remedy.
+Opening a pipe waits for a writer, and a device such as /dev/zero has no end, so neither is opened.
+
+What is written has a temporary name (`.NAME.tmp-TOKEN`) until it is synced and renamed. After a
+kill or a power failure only such names are left, which a later run deletes. `storage_errors` and
+`output_error` give an error of the system a remedy: the first for the volume of a dataset, the
+second for that of an output.
 """
 
 import contextlib
@@ -12,12 +15,19 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, NoReturn
 
-from imagenet_workloads.errors import NO_ROOM, InputError, StorageError, WorkloadError
+from imagenet_workloads.errors import (
+    NO_ROOM,
+    InputError,
+    StorageError,
+    WorkloadError,
+    output_error,
+)
 
 # A temporary file without a write for so long belongs to no running process. Ages are by the
 # volume's clock.
@@ -28,6 +38,8 @@ STRIDE = 4 << 20
 
 _TEMPORARY = ".tmp-"
 _TRIES = 5
+# A volume with less than this is full for a writer that needs more at a time.
+_AS_GOOD_AS_FULL = 1 << 20
 # linux/fs.h
 _SYNC_FILE_RANGE_WRITE = 2
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
@@ -195,10 +207,56 @@ def make_folder(folder: Path) -> None:
         _make_probe(folder)
 
 
+def make_output_folder(folder: Path) -> None:
+    """Create a folder of an output volume and its parents, synced to the disk.
+
+    Raises:
+        VolumeFullError: The volume is full.
+        StorageError: It cannot be created.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            # A folder's name survives a power failure once its parent is synced.
+            sync(path.parent)
+    except OSError as error:
+        raise output_error(
+            f"cannot create {folder} as user {os.getuid()}",
+            error,
+            "the output volume must be writable to the training pods",
+        ) from error
+
+
 def free_bytes(folder: Path) -> int:
-    """Return the free bytes for a file in `folder`."""
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
+    """Return the free bytes of the volume of a folder."""
+    return shutil.disk_usage(folder).free
+
+
+def full_error(folder: Path, written: Path) -> OSError | None:
+    """Return the system's error if a folder has no room for a file; None if it has.
+
+    For a framework's writer, whose own error does not say why it failed.
+
+    Args:
+        folder: On the volume.
+        written: The file or folder that the writer could not complete; it may not exist.
+    """
+    if free_bytes(folder) < _AS_GOOD_AS_FULL:
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    tried = (path for path in (written, *written.rglob("*")) if path.is_file())
+    largest = max((path.stat().st_size for path in tried), default=0)
+    try:
+        # The free bytes of a volume can leave out a quota. NFS reports it at the sync.
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            # A limit for the size of a file is found only where a file has it.
+            probe.seek(largest)
+            probe.write(bytes(_AS_GOOD_AS_FULL))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error if error.errno in NO_ROOM else None
+    return None
 
 
 def require_space(
@@ -326,17 +384,59 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
             new.file.writelines(chunks)
         new.finish()
         new.publish()
-    sync_folder(path.parent)
+    with storage_errors(path.parent):
+        sync(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder to the volume."""
-    with storage_errors(folder):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def sync(path: Path) -> None:
+    """Sync a file, or the names in a folder, to the volume."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Replace a file or folder by what the block makes under a temporary name.
+
+    It is synced and renamed at the end of the block. If the block raises, nothing remains of it.
+    """
+    temporary = temporary_for(path)
+    try:
+        yield temporary
+        for made in (temporary, *temporary.rglob("*")):
+            sync(made)
+        if path.is_dir():
+            remove_folder(path)
+        temporary.rename(path)
+        sync(path.parent)
+    finally:
+        _discard(temporary)
+
+
+def write_output(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` make a file or folder of the output volume, renamed into place when complete.
+
+    Raises:
+        VolumeFullError: The volume is full.
+        StorageError: It cannot be written.
+    """
+    try:
+        with replacing(path) as temporary:
+            try:
+                write(temporary)
+            except OSError:
+                raise
+            except Exception as error:
+                # A framework's own writer has one error for a full volume and for much else.
+                full = full_error(path.parent, temporary)
+                if full is None:
+                    raise
+                raise full from error
+    except OSError as error:
+        raise output_error(f"cannot write {path}", error) from error
 
 
 @contextmanager
@@ -351,15 +451,29 @@ def new_folder(path: Path) -> Iterator[Path]:
         temporary.mkdir()
     try:
         yield temporary
-        sync_folder(temporary)
-        try:
-            temporary.rename(path)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                explain(path, error)
-        sync_folder(path.parent)
+        with storage_errors(path):
+            sync(temporary)
+            try:
+                temporary.rename(path)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            sync(path.parent)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _discard(temporary)
+
+
+def remove_folder(folder: Path, *, ignore_errors: bool = False) -> None:
+    """Delete a folder, after an atomic rename to a temporary name.
+
+    Args:
+        folder: Nothing happens if there is none.
+        ignore_errors: Leave what cannot be deleted under the temporary name.
+    """
+    aside = temporary_for(folder)
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors)
 
 
 @contextmanager
@@ -394,10 +508,15 @@ def sweep(folder: Path, older_than: float) -> None:
                     continue
             except FileNotFoundError:
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                Path(entry.path).unlink(missing_ok=True)
+            _discard(Path(entry.path))
+
+
+def _discard(path: Path) -> None:
+    """Delete a file or folder, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def volume_clock(folder: Path) -> float:

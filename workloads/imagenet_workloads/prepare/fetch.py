@@ -183,7 +183,7 @@ def _store(file: FileToFetch, download: Download) -> None:
     name = f"{_digest(version, file.checksum)}-{file.name}"
     with files.storage_errors(folder):
         content.rename(folder / name)
-    files.sync_folder(folder)
+        files.sync(folder)
     record = Record(version, file.checksum, name, size)
     file.entry.store(record)
     _clean_up(file, path, record)

@@ -337,7 +337,8 @@ class _Packing:
         try:
             for new in new_files:
                 new.publish()
-            files.sync_folder(self._dataset)
+            with files.storage_errors(self._dataset):
+                files.sync(self._dataset)
             files.write_file(self._dataset / self._shard.sidecar, sidecar.to_json().encode())
         except FileNotFoundError:
             # Another run with this key may have sealed the dataset and deleted temporary files.

@@ -5,9 +5,7 @@ atomically. Shards, their sidecars and dataset.json are beside it.
 """
 
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -225,10 +223,7 @@ def _lines(path: Path) -> int | None:
 
 def remove(dataset: Path) -> None:
     """Remove a damaged plan, if there is one."""
-    aside = files.temporary_for(dataset / _FOLDER)
-    with suppress(FileNotFoundError):
-        (dataset / _FOLDER).rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    files.remove_folder(dataset / _FOLDER, ignore_errors=True)
 
 
 def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]]) -> None:

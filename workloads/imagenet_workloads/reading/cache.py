@@ -5,7 +5,6 @@ first, and the others wait for it. A block is written as a whole before it is re
 """
 
 import os
-import shutil
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -147,11 +146,6 @@ class BlockCache:
                 view, begin = view[written:], begin + written
         except OSError as error:
             raise _unusable(self._path, error) from error
-
-
-def free_bytes(folder: Path) -> int:
-    """Return the free bytes of the volume of a folder."""
-    return shutil.disk_usage(folder).free
 
 
 def require_room(needed: int, free: int) -> None:

@@ -7,11 +7,12 @@ Its cache then holds 1/n of the training images, and its own validation images.
 from dataclasses import dataclass
 from pathlib import Path
 
+from imagenet_workloads import files
 from imagenet_workloads.clients.folders import open_folder
 from imagenet_workloads.dataset import Dataset
 from imagenet_workloads.errors import output_error
 from imagenet_workloads.reading.batches import validation_share
-from imagenet_workloads.reading.cache import free_bytes, require_room
+from imagenet_workloads.reading.cache import require_room
 from imagenet_workloads.reading.remote_records import (
     RemoteRecords,
     open_remote_split,
@@ -60,7 +61,7 @@ def open_remote_dataset(data: DataOptions, seed: int, rank: int, ranks: int) -> 
         trained = train.blocks(Order(train.count, seed).lanes_of(rank, ranks))
         validated = validation.blocks([validation_share(validation.count, rank, ranks)])
         cache = _folder(data.cache, rank)
-        free = free_bytes(cache)
+        free = files.free_bytes(cache)
         limit = free if data.cache_size is None else min(free, data.cache_size)
         require_room(
             sum(map(train.block_size, trained)) + sum(map(validation.block_size, validated)), limit

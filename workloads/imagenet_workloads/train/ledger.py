@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from imagenet_workloads.checkpoint.atomic_folders import make_folder, sync
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError, StorageError, output_error
 from imagenet_workloads.train.data import RecordsRead
 from imagenet_workloads.train.order import Integers, worker_positions
@@ -130,7 +130,7 @@ class Ledger:
             StorageError: it cannot be written.
         """
         self._folder, self._at_once = folder / FOLDER, at_once
-        make_folder(self._folder)
+        files.make_output_folder(self._folder)
         self._path = self._folder / head.file_name
         try:
             for path in self._folder.iterdir():
@@ -168,7 +168,7 @@ class Ledger:
         self._write()
         try:
             os.fsync(self._file.fileno())
-            sync(self._folder)
+            files.sync(self._folder)
         except OSError as error:
             raise self._error(error) from error
 
