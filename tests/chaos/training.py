@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_workloads.dataset import read_dataset
-from imagenet_workloads.reading.records import open_split
+from imagenet_workloads.records.split import open_split
 from imagenet_workloads.train.ledger_check import check, find_runs
 from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from support.processes import wait_until

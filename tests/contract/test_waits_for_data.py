@@ -20,8 +20,8 @@ from imagenet_workloads.clients.http import HttpClient
 from imagenet_workloads.dataset import RECORD_IO, read_dataset
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import Decoding, OrderedTraining, WorkerShare
-from imagenet_workloads.reading.records import Records
-from imagenet_workloads.reading.remote_records import open_remote_split
+from imagenet_workloads.records.remote import open_remote_split
+from imagenet_workloads.records.split import Records
 from imagenet_workloads.train.options.groups import PROCESSES, AugmentationOptions
 from imagenet_workloads.train.order import Order
 from support import control_groups

@@ -14,8 +14,8 @@ from imagenet_workloads.reading.batches import (
     OrderedValidation,
     WorkerShare,
 )
-from imagenet_workloads.reading.records import Records
 from imagenet_workloads.reading.slots import Slots
+from imagenet_workloads.records.split import Records
 from imagenet_workloads.train.options.groups import THREADS
 
 

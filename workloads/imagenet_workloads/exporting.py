@@ -25,7 +25,7 @@ from imagenet_workloads.prediction import (
 )
 from imagenet_workloads.reading.augmentation import central_pixels
 from imagenet_workloads.reading.decode import JpegImage, Size
-from imagenet_workloads.reading.records import open_split
+from imagenet_workloads.records.split import open_split
 from imagenet_workloads.train.inputs import Inputs
 
 IMAGES = 16

@@ -7,11 +7,12 @@ import pytest
 
 from imagenet_workloads import files
 from imagenet_workloads.dataset import FORMATS
-from imagenet_workloads.prepare import estimate, formats, source_sample
+from imagenet_workloads.prepare import estimate, source_sample
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Recipe
 from imagenet_workloads.prepare.containers.folder import FolderListing
 from imagenet_workloads.prepare.scan import scan
+from imagenet_workloads.records import format_named
 from support.pictures import Collection, collection, jpeg, write_folder
 from support.preparation import prepare
 
@@ -23,7 +24,7 @@ def estimated(source: Path, scratch: Path, format: str, recipe: Recipe) -> int:
         numbers = np.arange(len(found), dtype=np.uint32)
         codec = choose("opencv")
         sample = source_sample.SourceSample(folder, found, numbers)
-        return estimate.bytes_of(sample, recipe, codec, formats.named(format))
+        return estimate.bytes_of(sample, recipe, codec, format_named(format))
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -29,7 +29,6 @@ from imagenet_workloads.reading.batches import (
 )
 from imagenet_workloads.reading.decoding import Task
 from imagenet_workloads.reading.lane_reader import LaneReader
-from imagenet_workloads.reading.records import Records
 from imagenet_workloads.reading.windows import (
     READERS,
     DroppedError,
@@ -37,6 +36,7 @@ from imagenet_workloads.reading.windows import (
     Wanted,
     Windows,
 )
+from imagenet_workloads.records.split import Records
 from imagenet_workloads.train.options.groups import PROCESSES, THREADS, AugmentationOptions
 from imagenet_workloads.train.order import LANES, Order, worker_positions
 from support.image_splits import FORMATS, open_images, write_split
@@ -433,7 +433,7 @@ import sys
 from pathlib import Path
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import Decoding, OrderedTraining, WorkerShare
-from imagenet_workloads.reading.records import open_paths
+from imagenet_workloads.records.split import open_paths
 
 decoding = Decoding(2, sys.argv[2])
 training = OrderedTraining(

@@ -18,7 +18,7 @@ from imagenet_workloads.process.program import TERMINATED
 from imagenet_workloads.reading import ordered_data
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import WorkerShare
-from imagenet_workloads.reading.records import Records
+from imagenet_workloads.records.split import Records
 from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from support.image_splits import open_images, write_split
 from support.pictures import jpeg
@@ -37,7 +37,7 @@ import sys
 from pathlib import Path
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import WorkerShare
-from imagenet_workloads.reading.records import open_paths
+from imagenet_workloads.records.split import open_paths
 from support.reading import ordered_training
 
 records = open_paths(sys.argv[1])

@@ -13,7 +13,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import WorkerShare
 from imagenet_workloads.reading.decode import JpegImage, Region
-from imagenet_workloads.reading.records import open_split
+from imagenet_workloads.records.split import open_split
 from support.pictures import collection, write_tar_of_tars
 from support.preparation import prepare, verify
 from support.reading import trained

@@ -12,7 +12,7 @@ from imagenet_workloads.reading.batches import (
     OrderedValidation,
     WorkerShare,
 )
-from imagenet_workloads.reading.records import Records
+from imagenet_workloads.records.split import Records
 from imagenet_workloads.train.options.groups import PROCESSES, THREADS, AugmentationOptions
 from imagenet_workloads.train.options.kinds import ImageSize
 from support.image_splits import FORMATS, open_images

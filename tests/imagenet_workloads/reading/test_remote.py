@@ -17,13 +17,13 @@ from imagenet_workloads.clients.http import HttpClient
 from imagenet_workloads.commands import publish
 from imagenet_workloads.dataset import RECORD_IO, Dataset, Split, WriterVersion, read_dataset
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.reading import remote_records
 from imagenet_workloads.reading.augmentation import Recipe
 from imagenet_workloads.reading.batches import WorkerShare
-from imagenet_workloads.reading.cache import BlockCache, require_room
-from imagenet_workloads.reading.records import Records, open_split
 from imagenet_workloads.reading.remote_dataset import open_remote_dataset
-from imagenet_workloads.reading.remote_records import RemoteRecords, open_remote_split
+from imagenet_workloads.records import remote
+from imagenet_workloads.records.cache import BlockCache, require_room
+from imagenet_workloads.records.remote import RemoteRecords, open_remote_split
+from imagenet_workloads.records.split import Records, open_split
 from imagenet_workloads.train.options.groups import DataOptions
 from imagenet_workloads.train.options.kinds import ImageSize
 from imagenet_workloads.train.order import Order
@@ -108,7 +108,7 @@ def test_each_worker_fetches_its_lanes_once(
     format: str, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that a lane has several blocks.
-    monkeypatch.setattr(remote_records, "BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 12)
     sealed = write_dataset(tmp_path / "data", format)
     prefix = f"lanes-{format}"
     publish_to(server, tmp_path / "data", prefix)
@@ -131,7 +131,7 @@ def test_the_next_lanes_are_fetched_before_they_are_asked_for(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that the order of the requests is that of the blocks.
-    monkeypatch.setattr(remote_records, "FETCHERS", 1)
+    monkeypatch.setattr(remote, "FETCHERS", 1)
     sealed = write_dataset(tmp_path / "data")
     publish_to(server, tmp_path / "data", "ahead")
     content = {f"/digits/{name}": one for name, one in files(server, "ahead").items()}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import simplejpeg
 
-from imagenet_workloads.prepare.formats.format import StoredImage
+from imagenet_workloads.records.format import StoredImage
 
 IMAGES = 16
 """Few, so that decoding them takes less than a hundredth of packing a shard."""

@@ -8,9 +8,9 @@ import numpy as np
 
 from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
-from imagenet_workloads.prepare.formats.format import Format
 from imagenet_workloads.prepare.source_sample import SourceSample
 from imagenet_workloads.prepare.transcode import transcode
+from imagenet_workloads.records.format import Format
 
 # The relative error of the sample.
 _MARGIN = 1.1

@@ -15,7 +15,7 @@ from imagenet_workloads import files
 from imagenet_workloads.clients.folders import RemoteFolder
 from imagenet_workloads.dataset import FILE_NAME, Shard
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.reading.remote_records import read_remote_dataset
+from imagenet_workloads.records.remote import read_remote_dataset
 
 # Of a request.
 _BLOCK = 8 << 20

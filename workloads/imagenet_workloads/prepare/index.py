@@ -25,7 +25,6 @@ from imagenet_workloads.prepare import (
     class_words,
     codecs,
     estimate,
-    formats,
     limits,
     listing_journal,
     sealed_dataset,
@@ -50,6 +49,7 @@ from imagenet_workloads.prepare.source_sample import SourceSample
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
 from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile, readable
+from imagenet_workloads.records import format_named
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)
@@ -389,7 +389,7 @@ def _plan(
     images = {name: len(part.numbers) for name, part in parts.items()}
     # Drawn validation images are of the training images' scan.
     scans = {id(part.scan): part.scan for part in parts.values()}.values()
-    format = formats.named(request.options.format)
+    format = format_named(request.options.format)
     words = _words(request, classes)
     boxes_hash = None if boxes is None else boxes.fingerprint()
     counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
@@ -501,7 +501,7 @@ def _leave(
 ) -> None:
     files.make_folder(dataset)
     files.sweep(dataset, files.ABANDONED_SECONDS)
-    format, codec = formats.named(plan.options.format), codecs.choose(plan.writer.codec)
+    format, codec = format_named(plan.options.format), codecs.choose(plan.writer.codec)
     recipe = Recipe(plan.options.resize, plan.options.quality)
     needed = sum(estimate.bytes_of(one, recipe, codec, format) for one in samples.values())
     files.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")

@@ -12,10 +12,10 @@ from pathlib import Path
 from imagenet_workloads import files
 from imagenet_workloads.dataset import BoundingBoxes, damaged
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.annotations import Box
 from imagenet_workloads.prepare.bounding_boxes import AnnotatedImage
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, PlannedImage
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
+from imagenet_workloads.records.format import Box
 
 _Boxes = tuple[Box, ...]
 

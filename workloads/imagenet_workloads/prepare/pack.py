@@ -23,7 +23,7 @@ from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare import image_metadata, limits, shards
 from imagenet_workloads.prepare import plan as plans
-from imagenet_workloads.prepare.annotations import Box, upright
+from imagenet_workloads.prepare.annotations import upright
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import (
@@ -34,7 +34,6 @@ from imagenet_workloads.prepare.codecs.codec import (
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
 from imagenet_workloads.prepare.decode_sample import DecodeSample
-from imagenet_workloads.prepare.formats.format import ShardWriter, StoredImage
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
 from imagenet_workloads.prepare.read_ahead import ImageRead, read_ahead
@@ -43,6 +42,7 @@ from imagenet_workloads.prepare.source import Source
 from imagenet_workloads.prepare.spool import read_in_order
 from imagenet_workloads.prepare.stores.blob import readable
 from imagenet_workloads.prepare.transcode import transcode
+from imagenet_workloads.records.format import Box, ShardWriter, StoredImage
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)

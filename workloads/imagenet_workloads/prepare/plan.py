@@ -16,10 +16,9 @@ from imagenet_workloads import files
 from imagenet_workloads.dataset import WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import formats
-from imagenet_workloads.prepare.annotations import Box
 from imagenet_workloads.prepare.dataset_key import DatasetOptions
-from imagenet_workloads.prepare.formats.format import INDEX_SUFFIX, Format
+from imagenet_workloads.records import format_named
+from imagenet_workloads.records.format import INDEX_SUFFIX, Box, Format
 
 VERSION = 1
 # Lines of a shard's list that are parsed together: one by one takes three times as long.
@@ -171,7 +170,7 @@ class Plan:
             bounding_boxes=fields.counts("boundingBoxes") if fields.has("boundingBoxes") else {},
             decision=fields.object("decision").values if fields.has("decision") else {},
             sources={split: sources.object(split).values for split in sources.values},
-            shards=_read_shards(fields, formats.named(options.format)),
+            shards=_read_shards(fields, format_named(options.format)),
         )
 
 

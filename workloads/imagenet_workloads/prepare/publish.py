@@ -17,8 +17,8 @@ from imagenet_workloads.clients.folders import BucketFolder
 from imagenet_workloads.clients.s3 import NoObjectError
 from imagenet_workloads.dataset import FILE_NAME, Dataset, Shard, Split, damaged, read_dataset
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.reading import record_sums
-from imagenet_workloads.reading.records import Records, open_split
+from imagenet_workloads.records import record_sums
+from imagenet_workloads.records.split import Records, open_split
 
 # A read from the volume, of whole records, and thus a piece of an upload.
 _READ_BYTES = 1 << 20

@@ -38,9 +38,9 @@ from imagenet_workloads.reading.decoding import (
 )
 from imagenet_workloads.reading.lane_reader import LaneReader, largest_block
 from imagenet_workloads.reading.mixing import Mixing, draw_mixing
-from imagenet_workloads.reading.records import Records
 from imagenet_workloads.reading.slots import SlotArrays, Slots, SlotShape
 from imagenet_workloads.reading.windows import DroppedError, PendingRecord, Wanted, Windows
+from imagenet_workloads.records.split import Records
 from imagenet_workloads.telemetry.training import ReadingTimes
 from imagenet_workloads.train.options.groups import PROCESSES, THREADS
 from imagenet_workloads.train.order import Integers, Order, uniform_draws, worker_positions

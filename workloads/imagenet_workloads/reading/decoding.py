@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 
 from imagenet_workloads.reading.augmentation import Recipe, training_pixels, validation_pixels
-from imagenet_workloads.reading.record_formats import PARSERS
 from imagenet_workloads.reading.slots import SlotShape
+from imagenet_workloads.records.record_formats import PARSERS
 from imagenet_workloads.train.order import uniform_draws
 
 

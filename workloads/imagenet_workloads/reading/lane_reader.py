@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from imagenet_workloads.reading.records import Records
 from imagenet_workloads.reading.windows import PendingRecord, Wanted, Windows
+from imagenet_workloads.records.split import Records
 from imagenet_workloads.train.order import WINDOW, Integers, Order
 
 READ_BYTES = 1 << 20

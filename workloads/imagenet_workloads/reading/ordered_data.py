@@ -19,8 +19,8 @@ from imagenet_workloads.reading.batches import (
     WorkerShare,
 )
 from imagenet_workloads.reading.layouts import Layout
-from imagenet_workloads.reading.records import Records, open_paths, open_split
 from imagenet_workloads.reading.remote_dataset import open_remote_dataset
+from imagenet_workloads.records.split import Records, open_paths, open_split
 from imagenet_workloads.rendezvous.ddp import Process
 from imagenet_workloads.rendezvous.horovod import HorovodSlot
 from imagenet_workloads.train.data import Batch, Data, RecordsRead

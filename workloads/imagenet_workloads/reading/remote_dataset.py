@@ -12,8 +12,8 @@ from imagenet_workloads.clients.folders import open_folder
 from imagenet_workloads.dataset import Dataset
 from imagenet_workloads.errors import output_error
 from imagenet_workloads.reading.batches import validation_share
-from imagenet_workloads.reading.cache import require_room
-from imagenet_workloads.reading.remote_records import (
+from imagenet_workloads.records.cache import require_room
+from imagenet_workloads.records.remote import (
     RemoteRecords,
     open_remote_split,
     read_remote_dataset,

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from imagenet_workloads.reading.memory import Arena
-from imagenet_workloads.reading.records import Records
+from imagenet_workloads.records.split import Records
 
 # Reads at a time; they wait for the disk and need no core.
 READERS = 8

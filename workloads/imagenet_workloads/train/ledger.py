@@ -1,7 +1,7 @@
 """The ledger of an attempt: which records each worker has trained, and at which positions.
 
 The loop records a batch after its step, and a thread writes it soon. An identity comes from the
-record's own bytes (`reading.record_formats`), never from its position: so what was read can differ
+record's own bytes (`records`), never from its position: so what was read can differ
 from what should have been, and `ledger_check` finds that.
 
     attempts/rN/ledger/epoch-0003-image-00000224-worker-00000-of-00002

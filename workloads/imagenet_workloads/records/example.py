@@ -15,8 +15,7 @@ readers expect: 0 is the background.
 import struct
 from functools import lru_cache
 
-from imagenet_workloads.prepare.annotations import Box
-from imagenet_workloads.prepare.formats.format import StoredImage
+from imagenet_workloads.records.format import Box, StoredImage
 
 # Tags of length-delimited fields: number << 3 | 2.
 _FIRST, _SECOND, _THIRD = (number << 3 | 2 for number in (1, 2, 3))

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
-from imagenet_workloads.prepare.annotations import Box
-
 # One limit for all formats, so that they have the same images: RecordIO's lengths of 29 bits, less
 # its headers.
 LARGEST_JPEG = (1 << 29) - 1024
@@ -17,6 +15,15 @@ INDEX_SUFFIX = "idx"
 INDEX_LINE = 32
 
 Chunks = list[bytes]
+
+
+class Box(NamedTuple):
+    """The edges of an object as fractions of the image's width and height, 0 to 1."""
+
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
 
 
 class StoredImage(NamedTuple):

@@ -12,14 +12,14 @@ import pytest
 
 from imagenet_workloads.dataset import RECORD_IO, TF_RECORD, files_named
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.formats import recordio
-from imagenet_workloads.reading import records as module
-from imagenet_workloads.reading.record_formats import (
+from imagenet_workloads.records import recordio
+from imagenet_workloads.records import split as module
+from imagenet_workloads.records.record_formats import (
     parse_record_io,
     record_io_identity,
     record_io_label,
 )
-from imagenet_workloads.reading.records import Records, open_paths, open_split
+from imagenet_workloads.records.split import Records, open_paths, open_split
 from support.image_splits import FORMATS, open_images, without_indexes, write_split
 
 MAGIC = struct.pack("<I", recordio.MAGIC)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_workloads.prepare.formats.tfrecord import Writer, count_records, encode
+from imagenet_workloads.records.tfrecord import Writer, count_records, encode
 from support import tfrecord
 from support.stored_images import stored_image
 

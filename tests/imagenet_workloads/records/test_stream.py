@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_workloads.prepare.formats.format import HashedFile, Stream
+from imagenet_workloads.records.format import HashedFile, Stream
 
 blocks = st.lists(st.binary(max_size=7), max_size=8)
 

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_workloads.prepare.annotations import Box
-from imagenet_workloads.prepare.formats import example, tfrecord
-from imagenet_workloads.prepare.formats.format import StoredImage
+from imagenet_workloads.records import example, tfrecord
+from imagenet_workloads.records.format import Box, StoredImage
 from support.stored_images import stored_image
 from support.tfrecord import features
 

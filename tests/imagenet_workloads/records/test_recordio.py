@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagenet_workloads.prepare.formats import recordio
-from imagenet_workloads.prepare.formats.format import LARGEST_JPEG
-from imagenet_workloads.prepare.formats.recordio import MAGIC, Writer, count_records, encode
+from imagenet_workloads.records import recordio
+from imagenet_workloads.records.format import LARGEST_JPEG
+from imagenet_workloads.records.recordio import MAGIC, Writer, count_records, encode
 from support.stored_images import stored_image
 
 MAGIC_BYTES = struct.pack("<I", MAGIC)

@@ -16,10 +16,10 @@ import numpy as np
 from imagenet_workloads.clients.folders import RemoteFolder
 from imagenet_workloads.dataset import FILE_NAME, RECORD_IO, Dataset, Shard, Split
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.reading import record_sums
-from imagenet_workloads.reading.cache import BlockCache
-from imagenet_workloads.reading.record_sums import RecordSums
-from imagenet_workloads.reading.records import (
+from imagenet_workloads.records import record_sums
+from imagenet_workloads.records.cache import BlockCache
+from imagenet_workloads.records.record_sums import RecordSums
+from imagenet_workloads.records.split import (
     OPENERS,
     RECORD_IO_FORMAT,
     TF_RECORD_FORMAT,

@@ -5,13 +5,13 @@ MXNet reads `recordio`, and TensorFlow reads `tfrecord`. Pack and seal use only 
 """
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.formats import recordio, tfrecord
-from imagenet_workloads.prepare.formats.format import Format
+from imagenet_workloads.records import recordio, tfrecord
+from imagenet_workloads.records.format import Format
 
 _FORMATS = {format.name: format for format in (recordio.FORMAT, tfrecord.FORMAT)}
 
 
-def named(name: str) -> Format:
+def format_named(name: str) -> Format:
     """Return the format of a name, such as RecordIO.
 
     Raises:

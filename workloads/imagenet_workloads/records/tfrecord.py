@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import google_crc32c
 
 from imagenet_workloads.dataset import TF_RECORD
-from imagenet_workloads.prepare.formats import example
-from imagenet_workloads.prepare.formats.format import (
+from imagenet_workloads.records import example
+from imagenet_workloads.records.format import (
     INDEX_LINE,
     Chunks,
     Format,

@@ -226,7 +226,7 @@ def _masked_checksum(data: bytes) -> bytes:
 def _features(example: bytes) -> Iterator[tuple[bytes, int, bytes]]:
     """Yield the name, the kind of list and the list of each wanted feature.
 
-    `prepare.formats.example` shows the messages in protobuf's wire format.
+    `example` shows the messages in protobuf's wire format.
     """
     for _, features in _fields(example):
         for _, entry in _fields(features):

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 
 from imagenet_workloads.dataset import RECORD_IO
-from imagenet_workloads.prepare.formats.format import (
+from imagenet_workloads.records.format import (
     INDEX_LINE,
     Chunks,
     Format,

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from imagenet_workloads import files
 from imagenet_workloads.dataset import RECORD_IO, Shard, Split, damaged, files_named
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.reading import record_formats
-from imagenet_workloads.reading.record_formats import LabelledImage
+from imagenet_workloads.records import record_formats
+from imagenet_workloads.records.record_formats import LabelledImage
 
 OPENERS = 8
 # Above it, a file is opened for each read: a process may open 1,024 files, and has others.
