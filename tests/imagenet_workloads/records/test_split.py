@@ -14,11 +14,6 @@ from imagenet_workloads.dataset import RECORD_IO, TF_RECORD, files_named
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.records import recordio
 from imagenet_workloads.records import split as module
-from imagenet_workloads.records.record_formats import (
-    parse_record_io,
-    record_io_identity,
-    record_io_label,
-)
 from imagenet_workloads.records.split import Records, open_paths, open_split
 from support.image_splits import FORMATS, open_images, without_indexes, write_split
 
@@ -100,7 +95,7 @@ def test_files_of_the_command_line(tmp_path: Path) -> None:
 def test_a_record_with_several_labels_has_the_first() -> None:
     header = struct.pack("<IfQQ", 2, 0, 7, 0) + struct.pack("<ff", 5, 6)
     record = b"".join(recordio.encode(header, b"image"))
-    assert parse_record_io(record) == (b"image", 5, 7)
+    assert recordio.parse(record) == (b"image", 5, 7)
 
 
 @pytest.mark.parametrize("label", [float("inf"), float("nan"), 1.5])
@@ -109,9 +104,9 @@ def test_a_label_that_is_no_whole_number_is_damage(label: float, several: bool) 
     header = struct.pack("<IfQQ", several, 0 if several else label, 7, 0)
     record = b"".join(recordio.encode(header + struct.pack("<f", label) * several, b"image"))
     with pytest.raises(ValueError, match=r"its label is (inf|nan|1\.5), and no whole number"):
-        parse_record_io(record)
+        recordio.parse(record)
     with pytest.raises(ValueError, match=r"its label is (inf|nan|1\.5), and no whole number"):
-        record_io_label(lambda start, size: record[start : start + size], len(record))
+        recordio.read_label(lambda start, size: record[start : start + size], len(record))
 
 
 def test_a_folder_stands_for_its_record_files(tmp_path: Path) -> None:
@@ -146,8 +141,8 @@ def test_identities_are_those_of_the_records(format: str, tmp_path: Path) -> Non
 def test_a_header_with_the_magic_number_has_an_identity() -> None:
     header = struct.pack("<IfQQ", 0, 5, recordio.MAGIC, 0)
     record = b"".join(recordio.encode(header, b"image"))
-    found = record_io_identity(lambda begin, size: record[begin : begin + size], len(record))
-    assert found == parse_record_io(record).identity == recordio.MAGIC
+    found = recordio.read_identity(lambda begin, size: record[begin : begin + size], len(record))
+    assert found == recordio.parse(record).identity == recordio.MAGIC
 
 
 @pytest.mark.parametrize("format", FORMATS)

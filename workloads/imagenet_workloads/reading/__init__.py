@@ -1,6 +1,6 @@
 """Reads records for training in the order of `train.order`, the same for every framework.
 
-`records` finds the records of RecordIO and TFRecord files, and `record_formats` takes them apart.
+`records.split` finds the records of RecordIO and TFRecord files.
 `lane_reader` reads windows of them into shared memory (`windows`, `memory`). `decoders` are threads
 or programs; each turns records into images of a slot (`decoding`, by `augmentation` and `decode`),
 and `slots` are used again. `batches` begins the next ones ahead. A framework wraps them in its own

@@ -487,7 +487,7 @@ class _PendingBatch:
         self.work = _Work(len(begins))
         for begin in begins:
             part = pending[begin : begin + TASK]
-            records = [Encoded(one.number, one.parser, one.begin, one.length) for one in part]
+            records = [Encoded(one.number, one.format, one.begin, one.length) for one in part]
             decoding.submit(
                 task._replace(
                     place=begin, position=task.position + begin * task.stride, records=records

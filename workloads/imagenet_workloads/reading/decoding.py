@@ -12,7 +12,7 @@ import numpy as np
 
 from imagenet_workloads.reading.augmentation import Recipe, training_pixels, validation_pixels
 from imagenet_workloads.reading.slots import SlotShape
-from imagenet_workloads.records.record_formats import PARSERS
+from imagenet_workloads.records import FORMATS
 from imagenet_workloads.train.order import uniform_draws
 
 
@@ -36,13 +36,13 @@ class Encoded(NamedTuple):
 
     Attributes:
         number: of the record.
-        parser: which of the PARSERS takes it apart.
+        format: the number of its format in FORMATS.
         begin: where it begins in the memory of the records.
         length: its bytes.
     """
 
     number: int
-    parser: int
+    format: int
     begin: int
     length: int
 
@@ -113,10 +113,10 @@ class Decoder:
             end = task.position + task.stride * len(task.records)
             positions = np.arange(task.position, end, task.stride)
             draws = uniform_draws(stage.seed, task.epoch, positions, recipe.draws).tolist()
-        for at, (number, parser, begin, length) in enumerate(task.records):
+        for at, (number, format, begin, length) in enumerate(task.records):
             place = task.place + at
             try:
-                found = PARSERS[parser](self._read(begin, length))
+                found = FORMATS[format].parse(self._read(begin, length))
                 labels[place], identities[place] = found.label, found.identity
                 if draws is None:
                     pixels = validation_pixels(found.encoded, recipe)

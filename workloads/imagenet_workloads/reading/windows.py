@@ -76,14 +76,14 @@ class PendingRecord:
 
     Attributes:
         number: of the record.
-        parser: which of the PARSERS takes it apart.
+        format: the number of its format in FORMATS.
         begin: where it begins in the memory.
         length: its bytes.
         reading: that it is a part of.
     """
 
     number: int
-    parser: int
+    format: int
     begin: int
     length: int
     reading: Reading
@@ -111,12 +111,12 @@ class Windows:
             run: which of them.
             wanted: if no more when the read's turn comes, it ends with that error instead.
         """
-        edges, parser, reading = records.edges(run), records.parser(run.start), Reading()
+        edges, format, reading = records.edges(run), records.format(run.start), Reading()
         begin = self.arena.take(edges[-1] - edges[0], reading)
         memory = self.arena.memory.view[begin : begin + edges[-1] - edges[0]]
         self._threads.submit(_fill, records, run, memory, reading, wanted)
         return [
-            PendingRecord(number, parser, begin + edge - edges[0], end - edge, reading)
+            PendingRecord(number, format, begin + edge - edges[0], end - edge, reading)
             for number, edge, end in zip(run, edges, edges[1:], strict=False)
         ]
 

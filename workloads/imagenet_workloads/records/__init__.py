@@ -1,14 +1,16 @@
-"""The formats of a dataset's files: one module each.
+"""The records of a dataset: their formats, written and read, and where each record lies.
 
-MXNet reads `recordio`, and TensorFlow reads `tfrecord`. Pack and seal use only the interface in
-`format`, so everything else is the same in every format.
+A format is one module, which has both its writer and its reader: MXNet's `recordio`, and
+TensorFlow's `tfrecord` with `example`. All else uses only the interface in `format`. `split` finds
+the records of files on a volume, `remote` those of a published dataset.
 """
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.records import recordio, tfrecord
 from imagenet_workloads.records.format import Format
 
-_FORMATS = {format.name: format for format in (recordio.FORMAT, tfrecord.FORMAT)}
+FORMATS = (recordio.FORMAT, tfrecord.FORMAT)
+"""A decoder is told a format by its number here."""
 
 
 def format_named(name: str) -> Format:
@@ -17,9 +19,8 @@ def format_named(name: str) -> Format:
     Raises:
         InputError: There is none.
     """
-    try:
-        return _FORMATS[name]
-    except KeyError:
-        raise InputError(
-            f"there is no format called {name!r}; write {' or '.join(_FORMATS)}"
-        ) from None
+    for format in FORMATS:
+        if format.name == name:
+            return format
+    known = " or ".join(format.name for format in FORMATS)
+    raise InputError(f"there is no format called {name!r}; write {known}")

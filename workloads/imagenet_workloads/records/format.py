@@ -1,9 +1,10 @@
-"""The interface of a format: suffixes of files, a writer, and a check."""
+"""The interface of a format: the suffix of its files, a writer, a check, and a reader."""
 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from io import RawIOBase
 from typing import BinaryIO, NamedTuple
 
 # One limit for all formats, so that they have the same images: RecordIO's lengths of 29 bits, less
@@ -15,6 +16,9 @@ INDEX_SUFFIX = "idx"
 INDEX_LINE = 32
 
 Chunks = list[bytes]
+
+# Reads a part of a record: from a byte on, so many.
+Read = Callable[[int, int], bytes]
 
 
 class Box(NamedTuple):
@@ -52,6 +56,21 @@ class StoredImage(NamedTuple):
     boxes: tuple[Box, ...] = ()
 
 
+class LabelledImage(NamedTuple):
+    """A record's image.
+
+    Attributes:
+        encoded: the image.
+        label: from 0.
+        identity: of the record, from its bytes, 64 bits: the id of RecordIO's header; the length
+            and the checksum of a TFRecord's data.
+    """
+
+    encoded: bytes
+    label: int
+    identity: int
+
+
 @dataclass(frozen=True)
 class Format:
     """A file format of records.
@@ -62,8 +81,13 @@ class Format:
         requires_index: Whether each shard has an index; older versions wrote TFRecord without one.
         overhead: The approximate bytes of a record besides its JPEG, and of its line in the index.
         writer: Creates the writer of a shard.
-        count_records: Counts the records in the blocks of a file; raises ValueError if they are
-            damaged.
+        count_records: Counts the records in the blocks of a file.
+        offsets: Yields where each record of a file begins, from the headers alone.
+        parse: Returns the image of a record.
+        read_identity: Returns the identity of a record of so many bytes, without reading its image.
+        read_label: Returns its label, likewise.
+
+    All that read raise ValueError if the bytes are damaged.
     """
 
     name: str
@@ -72,6 +96,10 @@ class Format:
     overhead: int
     writer: Callable[[BinaryIO, BinaryIO], "ShardWriter"]
     count_records: Callable[[Iterator[bytes]], int]
+    offsets: Callable[[RawIOBase], Iterator[int]]
+    parse: Callable[[bytes], LabelledImage]
+    read_identity: Callable[[Read, int], int]
+    read_label: Callable[[Read, int], int]
 
 
 class HashedFile:

@@ -14,15 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from imagenet_workloads.clients.folders import RemoteFolder
-from imagenet_workloads.dataset import FILE_NAME, RECORD_IO, Dataset, Shard, Split
+from imagenet_workloads.dataset import FILE_NAME, Dataset, Shard, Split
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.records import record_sums
+from imagenet_workloads.records import format_named, record_sums
 from imagenet_workloads.records.cache import BlockCache
 from imagenet_workloads.records.record_sums import RecordSums
 from imagenet_workloads.records.split import (
     OPENERS,
-    RECORD_IO_FORMAT,
-    TF_RECORD_FORMAT,
     RecordFile,
     Records,
 )
@@ -46,7 +44,7 @@ class RemoteRecords(Records):
         self, folder: RemoteFolder, format: str, shards: Sequence[tuple[Shard, RecordSums]]
     ) -> None:
         """Take the shards in packed order."""
-        kind = RECORD_IO_FORMAT if format == RECORD_IO else TF_RECORD_FORMAT
+        kind = format_named(format)
         super().__init__(
             [RecordFile(Path(shard.record), kind, sums.edges) for shard, sums in shards]
         )

@@ -20,36 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imagenet_workloads import files
-from imagenet_workloads.dataset import RECORD_IO, Shard, Split, damaged, files_named
+from imagenet_workloads.dataset import Shard, Split, damaged, files_named
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.records import record_formats
-from imagenet_workloads.records.record_formats import LabelledImage
+from imagenet_workloads.records import FORMATS, format_named, recordio, tfrecord
+from imagenet_workloads.records.format import Format, LabelledImage, Read
 
 OPENERS = 8
 # Above it, a file is opened for each read: a process may open 1,024 files, and has others.
 MOST_OPEN_FILES = 256
-
-
-@dataclass(frozen=True)
-class _Format:
-    offsets: Callable[..., Iterator[int]]
-    parser: int
-    identity: Callable[[record_formats.Read, int], int]
-    label: Callable[[record_formats.Read, int], int]
-
-
-RECORD_IO_FORMAT = _Format(
-    record_formats.record_io_offsets,
-    record_formats.PARSERS.index(record_formats.parse_record_io),
-    record_formats.record_io_identity,
-    record_formats.record_io_label,
-)
-TF_RECORD_FORMAT = _Format(
-    record_formats.tf_record_offsets,
-    record_formats.PARSERS.index(record_formats.parse_tf_record),
-    record_formats.tf_record_identity,
-    record_formats.tf_record_label,
-)
 
 
 @dataclass(frozen=True)
@@ -63,7 +41,7 @@ class RecordFile:
     """
 
     path: Path
-    format: _Format
+    format: Format
     edges: NDArray[np.int64]
 
 
@@ -149,9 +127,9 @@ class Records:
         lengths = (np.diff(file.edges) for file in self._files if len(file.edges) > 1)
         return max((int(one.max()) for one in lengths), default=0)
 
-    def parser(self, number: int) -> int:
-        """Return which of the PARSERS takes a record apart."""
-        return self._place(number)[0].format.parser
+    def format(self, number: int) -> int:
+        """Return the number of a record's format in FORMATS."""
+        return FORMATS.index(self._place(number)[0].format)
 
     @contextmanager
     def ahead(self, numbers: Iterable[int]) -> Iterator[None]:
@@ -170,7 +148,7 @@ class Records:
         """
         file, _ = self._place(number)
         try:
-            return record_formats.PARSERS[file.format.parser](record)
+            return file.format.parse(record)
         except ValueError as error:
             raise self.damaged(number, str(error)) from None
 
@@ -183,7 +161,7 @@ class Records:
         """
         found = np.zeros(self.count, np.uint64)
         for number in range(self.count):
-            found[number] = self._of_head(number, self._place(number)[0].format.identity)
+            found[number] = self._of_head(number, self._place(number)[0].format.read_identity)
         return found
 
     def label(self, number: int) -> int:
@@ -193,9 +171,9 @@ class Records:
             InputError: the record is damaged.
             WorkloadError: its file cannot be read.
         """
-        return self._of_head(number, self._place(number)[0].format.label)
+        return self._of_head(number, self._place(number)[0].format.read_label)
 
-    def _of_head(self, number: int, found: Callable[[record_formats.Read, int], int]) -> int:
+    def _of_head(self, number: int, found: Callable[[Read, int], int]) -> int:
         file, place = self._place(number)
         begin, end = int(file.edges[place]), int(file.edges[place + 1])
         try:
@@ -281,7 +259,7 @@ def open_split(split: Split, format: str, folder: Path) -> Records:
     Raises:
         InputError: a file is missing or damaged, or an index does not fit it.
     """
-    kind = RECORD_IO_FORMAT if format == RECORD_IO else TF_RECORD_FORMAT
+    kind = format_named(format)
 
     def open_shard(shard: Shard) -> RecordFile:
         index = None if shard.index is None else folder / shard.index
@@ -312,14 +290,14 @@ def open_paths(records: str, indexes: str = "") -> Records:
     return Records([_open(path, index, None) for path, index in zip(paths, beside, strict=True)])
 
 
-def _open(path: Path, index: Path | None, format: _Format | None) -> RecordFile:
+def _open(path: Path, index: Path | None, format: Format | None) -> RecordFile:
     try:
         # Without a buffer: it would read 8 KiB for each header.
         with os.fdopen(files.open_file(path), "rb", buffering=0) as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
             size = os.fstat(file.fileno()).st_size
             if format is None:
-                format = RECORD_IO_FORMAT if record_formats.is_record_io(file) else TF_RECORD_FORMAT
+                format = recordio.FORMAT if recordio.is_record_io(file) else tfrecord.FORMAT
             if index is not None and index.exists():
                 begins = read_index(index.name, index.read_bytes())
             else:
