@@ -12,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads import files
+from imagenet_workloads.data.augmentation import central_pixels
+from imagenet_workloads.data.inputs import Inputs
+from imagenet_workloads.data.jpeg import JpegImage, Size
 from imagenet_workloads.dataset import FILE_NAME, read_dataset
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.exported_files import SUFFIXES
@@ -23,10 +26,7 @@ from imagenet_workloads.prediction import (
     normalize,
     require_export,
 )
-from imagenet_workloads.reading.augmentation import central_pixels
-from imagenet_workloads.reading.decode import JpegImage, Size
 from imagenet_workloads.records.split import open_split
-from imagenet_workloads.train.inputs import Inputs
 
 IMAGES = 16
 """Images of a comparison."""

@@ -1,7 +1,7 @@
 """Classifies images with what a training left: its model, its labels, its result.json.
 
 The work of `imagenet-predict`. An image goes the way of a validation image, which result.json
-describes (`train.inputs`): preparation, shorter edge, central crop, mean and standard deviation.
+describes (`data.inputs`): preparation, shorter edge, central crop, mean and standard deviation.
 The framework that trained the network loads it. A file of `imagenet-export` can take the model's
 place. Imports OpenCV.
 """
@@ -23,6 +23,10 @@ import simplejpeg
 from numpy.typing import NDArray
 
 from imagenet_workloads import files
+from imagenet_workloads.data.augmentation import central_pixels
+from imagenet_workloads.data.inputs import Inputs
+from imagenet_workloads.data.jpeg import JpegImage, Pixels, Size
+from imagenet_workloads.data.layouts import Normalized
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.exported_files import OnnxModel, format_of
 from imagenet_workloads.fields import Fields, read_json
@@ -33,10 +37,6 @@ from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS, Codec, Recipe
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.entry_names import is_image
 from imagenet_workloads.prepare.transcode import transcode
-from imagenet_workloads.reading.augmentation import central_pixels
-from imagenet_workloads.reading.decode import JpegImage, Pixels, Size
-from imagenet_workloads.reading.layouts import Normalized
-from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options import FrameworkDescription
 
 _log = logging.getLogger(__name__)

@@ -19,11 +19,11 @@ from pathlib import Path
 from imagenet_workloads import files
 from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
+from imagenet_workloads.data.worker_data import TrainingData
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.file_growth import growth_reported
 from imagenet_workloads.telemetry.names import Phase
-from imagenet_workloads.train.data import TrainingData
 from imagenet_workloads.train.framework import Learner, Snapshot
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger

@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imagenet_workloads import files
+from imagenet_workloads.data.order import Integers, worker_positions
+from imagenet_workloads.data.worker_data import RecordsRead
 from imagenet_workloads.errors import InputError, StorageError, output_error
-from imagenet_workloads.train.data import RecordsRead
-from imagenet_workloads.train.order import Integers, worker_positions
 
 FOLDER = "ledger"
 VERSION = 1

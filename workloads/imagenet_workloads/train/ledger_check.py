@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_workloads.data.order import Integers, Order
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.ledger import FOLDER, Identities, LedgerFile, Start
-from imagenet_workloads.train.order import Integers, Order
 
 # Of each kind in an epoch; a wrong reader may have as many as there are images.
 MOST_MISTAKES = 5

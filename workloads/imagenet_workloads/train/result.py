@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from imagenet_workloads import files
+from imagenet_workloads.data.inputs import Inputs
 from imagenet_workloads.telemetry.events import Read
 from imagenet_workloads.telemetry.names import TimePhase
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.receipts import Receipt
 from imagenet_workloads.train.reporter import finite
 

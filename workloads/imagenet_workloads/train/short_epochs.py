@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from imagenet_workloads.train.data import Batch, Data, TrainingData
+from imagenet_workloads.data.worker_data import Batch, Data, TrainingData
 
 
 def shortened(data: Data, most: int, accumulation_steps: int) -> Data:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.data.worker_data import Data, TrainingData
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.program import TERMINATED, write_termination_message
 from imagenet_workloads.process.termination import Termination
@@ -25,7 +26,6 @@ from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readab
 from imagenet_workloads.telemetry.names import Phase, TimePhase
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.checkpointer import Checkpointer
-from imagenet_workloads.train.data import Data, TrainingData
 from imagenet_workloads.train.framework import Framework, Learner, UpdatePlan
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger, LedgerHead, Start
