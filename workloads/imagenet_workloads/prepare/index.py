@@ -24,7 +24,6 @@ from imagenet_workloads.errors import InputError, of_field
 from imagenet_workloads.prepare import (
     class_words,
     codecs,
-    estimate,
     limits,
     listing_journal,
     sealed_dataset,
@@ -45,7 +44,7 @@ from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images, 
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.source import Annotations, ReadingEstimate, Source, Validation
-from imagenet_workloads.prepare.source_sample import SourceSample
+from imagenet_workloads.prepare.source_sample import SourceSample, estimate_bytes
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
 from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile, readable
@@ -503,7 +502,7 @@ def _leave(
     files.sweep(dataset, files.ABANDONED_SECONDS)
     format, codec = format_named(plan.options.format), codecs.choose(plan.writer.codec)
     recipe = Recipe(plan.options.resize, plan.options.quality)
-    needed = sum(estimate.bytes_of(one, recipe, codec, format) for one in samples.values())
+    needed = sum(estimate_bytes(one, recipe, codec, format) for one in samples.values())
     files.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
     limits.write(dataset, max_skipped_fraction)
 

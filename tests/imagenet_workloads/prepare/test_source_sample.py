@@ -7,7 +7,7 @@ import pytest
 
 from imagenet_workloads import files
 from imagenet_workloads.dataset import FORMATS
-from imagenet_workloads.prepare import estimate, source_sample
+from imagenet_workloads.prepare import source_sample
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Recipe
 from imagenet_workloads.prepare.containers.folder import FolderListing
@@ -24,7 +24,7 @@ def estimated(source: Path, scratch: Path, format: str, recipe: Recipe) -> int:
         numbers = np.arange(len(found), dtype=np.uint32)
         codec = choose("opencv")
         sample = source_sample.SourceSample(folder, found, numbers)
-        return estimate.bytes_of(sample, recipe, codec, format_named(format))
+        return source_sample.estimate_bytes(sample, recipe, codec, format_named(format))
 
 
 @pytest.mark.parametrize("format", FORMATS)
