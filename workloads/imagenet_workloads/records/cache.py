@@ -95,7 +95,14 @@ class BlockCache:
             found.result()
             return
         try:
-            self._write(self._begins[at], b"".join(self._fetch(self._blocks[at])))
+            begin = self._begins[at]
+            left = memoryview(b"".join(self._fetch(self._blocks[at])))
+            try:
+                while left:
+                    written = os.pwrite(self._descriptor, left, begin)
+                    left, begin = left[written:], begin + written
+            except OSError as error:
+                raise _unusable(self._path, error) from error
         except BaseException as error:
             with self._lock:
                 del self._fetched[at]
@@ -137,15 +144,6 @@ class BlockCache:
         if len(content) != length:
             raise WorkloadError(f"{self._path}: the cache was cut off")
         return [content[a - edges[0] : b - edges[0]] for a, b in pairwise(edges)]
-
-    def _write(self, begin: int, content: bytes) -> None:
-        view = memoryview(content)
-        try:
-            while view:
-                written = os.pwrite(self._descriptor, view, begin)
-                view, begin = view[written:], begin + written
-        except OSError as error:
-            raise _unusable(self._path, error) from error
 
 
 def require_room(needed: int, free: int) -> None:

@@ -104,13 +104,20 @@ class RemoteRecords(Records):
             InputError: a record is damaged.
             WorkloadError: the server cannot be reached.
         """
+        file, place = self._place(run.start)
+        edges = self.edges(run)
+        checksums = self._checksums[file.path.name][place : place + len(run)].tolist()
         damaged = run.start
         for _ in range(_TRIES):
-            records = self._fetch(run)
-            found = self._first_damaged(run, records)
-            if found is None:
+            content = self._read(file, edges[0], edges[-1] - edges[0])
+            records = [content[a - edges[0] : b - edges[0]] for a, b in pairwise(edges)]
+            right = [
+                record_sums.checksum(record) == checksum
+                for record, checksum in zip(records, checksums, strict=True)
+            ]
+            if all(right):
                 return records
-            damaged = found
+            damaged = run.start + right.index(False)
         raise self.damaged(damaged, "its checksum is wrong")
 
     @contextmanager
@@ -156,25 +163,11 @@ class RemoteRecords(Records):
         if self._cache is not None:
             self._cache.close()
 
-    def _fetch(self, run: range) -> list[bytes]:
-        file, _ = self._place(run.start)
-        edges = self.edges(run)
-        content = self._read(file, edges[0], edges[-1] - edges[0])
-        return [content[a - edges[0] : b - edges[0]] for a, b in pairwise(edges)]
-
     def _read(self, file: RecordFile, begin: int, length: int) -> bytes:
         content = self._folder.read(file.path.name, begin, length)
         with self._counting:
             self.fetched += len(content)
         return content
-
-    def _first_damaged(self, run: range, records: Sequence[bytes]) -> int | None:
-        file, place = self._place(run.start)
-        sums = self._checksums[file.path.name][place : place + len(run)].tolist()
-        pairs = zip(run, records, sums, strict=True)
-        return next(
-            (number for number, record, sum in pairs if record_sums.checksum(record) != sum), None
-        )
 
 
 def read_remote_dataset(folder: RemoteFolder) -> Dataset:

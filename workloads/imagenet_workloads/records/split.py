@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -177,7 +176,9 @@ class Records:
         file, place = self._place(number)
         begin, end = int(file.edges[place]), int(file.edges[place + 1])
         try:
-            return found(partial(self._part, file, begin), end - begin)
+            return found(
+                lambda offset, length: self._read(file, begin + offset, length), end - begin
+            )
         except ValueError as error:
             raise self.damaged(number, str(error)) from None
 
@@ -203,12 +204,15 @@ class Records:
         file = bisect_right(self._firsts, number) - 1
         return self._files[file], number - self._firsts[file]
 
-    def _part(self, file: RecordFile, begin: int, offset: int, length: int) -> bytes:
-        return self._read(file, begin + offset, length)
-
     def _read(self, file: RecordFile, begin: int, length: int) -> bytes:
+        parts: list[bytes] = []
         with self._opened(file) as descriptor:
-            content = _read_all(descriptor, begin, length)
+            at, end = begin, begin + length
+            # Fewer bytes than asked for may come before the end of the file.
+            while at < end and (part := os.pread(descriptor, end - at, at)):
+                parts.append(part)
+                at += len(part)
+        content = parts[0] if len(parts) == 1 else b"".join(parts)
         self._count(len(content))
         if len(content) != length:
             raise damaged(file.path, f"it ends before byte {begin + length}")
@@ -222,7 +226,15 @@ class Records:
     @contextmanager
     def _opened(self, file: RecordFile) -> Iterator[int]:
         try:
-            descriptor, is_kept = self._descriptor(file.path)
+            with self._lock:
+                descriptor = self._open.get(file.path)
+                is_kept = descriptor is not None
+                if descriptor is None:
+                    descriptor = files.open_file(file.path)
+                    self.opens += 1
+                    is_kept = len(self._open) < MOST_OPEN_FILES
+                    if is_kept:
+                        self._open[file.path] = descriptor
             try:
                 yield descriptor
             finally:
@@ -230,27 +242,6 @@ class Records:
                     os.close(descriptor)
         except OSError as error:
             raise WorkloadError(f"{file.path}: cannot be read: {error.strerror}") from error
-
-    def _descriptor(self, path: Path) -> tuple[int, bool]:
-        """Return a descriptor of a file, and whether it stays open."""
-        with self._lock:
-            if path in self._open:
-                return self._open[path], True
-            descriptor = files.open_file(path)
-            self.opens += 1
-            is_kept = len(self._open) < MOST_OPEN_FILES
-            if is_kept:
-                self._open[path] = descriptor
-            return descriptor, is_kept
-
-
-def _read_all(descriptor: int, begin: int, length: int) -> bytes:
-    """Read bytes; fewer are returned only at the end of the file."""
-    parts: list[bytes] = []
-    while length and (part := os.pread(descriptor, length, begin)):
-        parts.append(part)
-        begin, length = begin + len(part), length - len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def open_split(split: Split, format: str, folder: Path) -> Records:
