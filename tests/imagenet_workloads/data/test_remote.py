@@ -18,7 +18,7 @@ from imagenet_workloads.commands import publish
 from imagenet_workloads.data.augmentation import Recipe
 from imagenet_workloads.data.batches import WorkerShare
 from imagenet_workloads.data.order import Order
-from imagenet_workloads.data.remote_dataset import open_remote_dataset
+from imagenet_workloads.data.ordered_data import open_remote_dataset
 from imagenet_workloads.dataset import RECORD_IO, Dataset, Split, WriterVersion, read_dataset
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.records import remote

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_workloads.data.sharding import draw
+from imagenet_workloads.data.synthetic_data import draw
 
 SHAPE = (3, 5, 4)
 

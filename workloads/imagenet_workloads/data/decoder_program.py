@@ -17,7 +17,6 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from functools import partial
 
 from imagenet_workloads.data.decoder import DamagedRecordError, Decoder, Encoded, Task
 from imagenet_workloads.process import parent_death_signal
@@ -37,17 +36,12 @@ def main() -> None:
         stages = pickle.loads(tasks.recv(MESSAGE))
         memories = [memoryview(mmap.mmap(descriptor, 0)) for descriptor in slots]
         # Not mapped: a page that is used once is faster copied than found.
-        read = partial(_read, records)
-        decoder = Decoder(read, stages, memories)
+        decoder = Decoder(lambda begin, length: os.pread(records, length, begin), stages, memories)
         # An error of the connection: the process that trains has ended.
         with suppress(ConnectionError):
             tasks.send(marshal.dumps(None))
             while task := tasks.recv(MESSAGE):
                 tasks.send(marshal.dumps(_run(decoder, task)))
-
-
-def _read(records: int, begin: int, length: int) -> bytes:
-    return os.pread(records, length, begin)
 
 
 def _run(decoder: Decoder, task: bytes) -> tuple[float, float, tuple[int, str] | None]:

@@ -7,7 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
+from imagenet_workloads import files
 from imagenet_workloads.arguments import available_cores
+from imagenet_workloads.clients.folders import open_folder
 from imagenet_workloads.data.augmentation import Recipe
 from imagenet_workloads.data.batches import (
     Decoding,
@@ -15,17 +17,24 @@ from imagenet_workloads.data.batches import (
     OrderedTraining,
     OrderedValidation,
     WorkerShare,
+    validation_share,
 )
 from imagenet_workloads.data.inputs import Inputs, choose_inputs
 from imagenet_workloads.data.layouts import Layout
-from imagenet_workloads.data.remote_dataset import open_remote_dataset
+from imagenet_workloads.data.order import Order
 from imagenet_workloads.data.worker_data import Batch, Data, RecordsRead
 from imagenet_workloads.dataset import Dataset, read_dataset, require_whole
-from imagenet_workloads.errors import InputError
+from imagenet_workloads.errors import InputError, output_error
+from imagenet_workloads.records.cache import require_room
+from imagenet_workloads.records.remote import (
+    RemoteRecords,
+    open_remote_split,
+    read_remote_dataset,
+)
 from imagenet_workloads.records.split import Records, open_paths, open_split
 from imagenet_workloads.rendezvous.ddp import Process
 from imagenet_workloads.rendezvous.horovod import HorovodSlot
-from imagenet_workloads.train.options.groups import Options
+from imagenet_workloads.train.options.groups import DataOptions, Options
 
 Convert = Callable[[ImageBatch], tuple[Any, Any]]
 """Returns `data` and `label` of a `Batch`."""
@@ -131,7 +140,16 @@ def open_ordered(
     found = _find(options, rank, ranks)
     size = options.optimizer.batch_size
     inputs = choose_inputs(options, found.dataset)
-    recipe = _recipe(options, inputs, layout(inputs))
+    off = options.augmentation.off_in_last_epochs
+    recipe = Recipe(
+        inputs.image_shape,
+        options.augmentation,
+        options.data.pad_size,
+        options.data.fill_value,
+        inputs.resize,
+        layout(inputs),
+        max(options.optimizer.num_epochs - off, 0) if off else None,
+    )
     model = options.model
     varied = replace(recipe, image_shape=model.image_shape, sizes=model.image_sizes)
     share = WorkerShare(rank, ranks, size, accumulation_steps, options.cluster.seed)
@@ -181,19 +199,6 @@ def decoding_cores(wanted: int | None, variables: Mapping[str, str] = os.environ
     return max(1, (cores - processes) // processes)
 
 
-def _recipe(options: Options, inputs: Inputs, layout: Layout) -> Recipe:
-    data, off = options.data, options.augmentation.off_in_last_epochs
-    return Recipe(
-        inputs.image_shape,
-        options.augmentation,
-        data.pad_size,
-        data.fill_value,
-        inputs.resize,
-        layout,
-        max(options.optimizer.num_epochs - off, 0) if off else None,
-    )
-
-
 def _find(options: Options, rank: int, ranks: int) -> _Found:
     data = options.data
     if data.dataset_url is not None:
@@ -215,3 +220,60 @@ def _find(options: Options, rank: int, ranks: int) -> _Found:
         open_paths(data.data_train, data.data_train_idx),
         open_paths(data.data_val or "", data.data_val_idx),
     )
+
+
+@dataclass(frozen=True)
+class RemoteDataset:
+    """A published dataset.
+
+    Attributes:
+        dataset: its dataset.json.
+        train: the training images.
+        validation: the validation images.
+    """
+
+    dataset: Dataset
+    train: RemoteRecords
+    validation: RemoteRecords
+
+
+def open_remote_dataset(data: DataOptions, seed: int, rank: int, ranks: int) -> RemoteDataset:
+    """Open the dataset of `--dataset-url`, and its cache for the lanes that the worker reads.
+
+    If n divides the number of lanes, worker w of n has the same lanes in every epoch (`order`). Its
+    cache then holds 1/n of the training images, and its own validation images.
+
+    Args:
+        data: the command line.
+        seed: of the training.
+        rank: this worker's.
+        ranks: the number of workers.
+
+    Raises:
+        InputError: there is no published dataset, or the cache is too small.
+        WorkloadError: the server cannot be reached, or the cache cannot be used.
+    """
+    assert data.dataset_url is not None
+    folder = open_folder(
+        data.dataset_url, data.dataset_endpoint, data.dataset_region, data.dataset_query_key
+    )
+    dataset = read_remote_dataset(folder)
+    train = open_remote_split(dataset.train, dataset.format, folder)
+    validation = open_remote_split(dataset.validation, dataset.format, folder)
+    if data.cache is not None:
+        trained = train.blocks(Order(train.count, seed).lanes_of(rank, ranks))
+        validated = validation.blocks([validation_share(validation.count, rank, ranks)])
+        # Several processes may share a pod.
+        cache = data.cache / f"rank-{rank}"
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise output_error(f"cannot make the cache {cache}", error) from error
+        free = files.free_bytes(cache)
+        limit = free if data.cache_size is None else min(free, data.cache_size)
+        require_room(
+            sum(map(train.block_size, trained)) + sum(map(validation.block_size, validated)), limit
+        )
+        train.keep(cache / "train", trained)
+        validation.keep(cache / "validation", validated)
+    return RemoteDataset(dataset, train, validation)

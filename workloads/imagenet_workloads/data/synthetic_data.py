@@ -4,15 +4,46 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from imagenet_workloads.data import image_sizes
 from imagenet_workloads.data.batches import ImageBatch
 from imagenet_workloads.data.image_sizes import Shape
 from imagenet_workloads.data.inputs import plain_inputs
 from imagenet_workloads.data.ordered_data import Convert
-from imagenet_workloads.data.sharding import MOST_BATCHES, batches_per_epoch, draw
+from imagenet_workloads.data.sharding import batches_per_epoch
 from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.train.options.groups import Options
+
+# Batches of made-up images in an epoch, as in MXNet's example, unless --num-examples is less.
+MOST_BATCHES = 500
+
+Images = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+
+
+def draw(
+    seed: int, first: int, count: int, shape: tuple[int, int, int], classes: int
+) -> tuple[Images, Labels]:
+    """Draw images and their labels.
+
+    Args:
+        seed: of the training.
+        first: number of the first image in the global batch.
+        count: how many.
+        shape: of an image: channels, height, width.
+        classes: labels are below.
+
+    Returns:
+        Images of (count, *shape), evenly from -1 to 1, and a label for each.
+    """
+    images = np.empty((count, *shape), np.float32)
+    labels = np.empty(count, np.int64)
+    for place in range(count):
+        random = np.random.default_rng((seed, first + place))
+        labels[place] = random.integers(0, classes)
+        images[place] = random.random(shape, np.float32) * 2 - 1
+    return images, labels
 
 
 class SyntheticTraining:

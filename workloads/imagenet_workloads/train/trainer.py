@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
-from imagenet_workloads.data.worker_data import Data, TrainingData
+from imagenet_workloads.data.worker_data import Data, TrainingData, shortened
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.program import TERMINATED, write_termination_message
 from imagenet_workloads.process.termination import Termination
@@ -37,7 +37,6 @@ from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.result import Result, labels, write_reading, write_result
 from imagenet_workloads.train.resume import ResumePoint, find_resume_point
 from imagenet_workloads.train.schedule import Schedule, scaled
-from imagenet_workloads.train.short_epochs import shortened
 
 _log = logging.getLogger(__name__)
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from imagenet_workloads.data.inputs import plain_inputs
-from imagenet_workloads.data.worker_data import Batch, Data
-from imagenet_workloads.train.short_epochs import shortened
+from imagenet_workloads.data.worker_data import Batch, Data, shortened
 
 
 class Numbers:
