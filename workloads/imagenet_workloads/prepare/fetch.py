@@ -18,9 +18,17 @@ from typing import Any
 
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.download import REMEDY, Download, Ranges, Whole, room
+from imagenet_workloads.prepare.download import (
+    BLOCK,
+    REMEDY,
+    Download,
+    Ranges,
+    Whole,
+    journal_of,
+    room,
+    take_over,
+)
 from imagenet_workloads.prepare.in_order import map_in_order
-from imagenet_workloads.prepare.partial_file import BLOCK, journal_of, take_over
 from imagenet_workloads.prepare.sources.cache import (
     ABANDONED_SECONDS,
     CachedFile,
@@ -98,7 +106,8 @@ def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
             with _one_version(file):
                 download.fetch(request.connections, recorder)
             _store(file, download)
-    return FetchResult(sum(_size(file) for file in request.files))
+    records = (file.entry.record() for file in request.files)
+    return FetchResult(sum(record.version.size for record in records if record is not None))
 
 
 @contextmanager
@@ -111,11 +120,6 @@ def _one_version(file: FileToFetch) -> Iterator[None]:
             f"{file.entry.where}: has changed while it was fetched; "
             "the next try fetches the new file"
         ) from error
-
-
-def _size(file: FileToFetch) -> int:
-    record = file.entry.record()
-    return 0 if record is None else record.version.size
 
 
 def _begin_all(
@@ -180,7 +184,8 @@ def _store(file: FileToFetch, download: Download) -> None:
         _check(file, path)
     content = _decompress(file, path) if file.is_archive else path
     size = content.stat().st_size
-    name = f"{_digest(version, file.checksum)}-{file.name}"
+    described = json.dumps([version.to_document(), file.checksum])
+    name = f"{hashlib.sha256(described.encode()).hexdigest()[:12]}-{file.name}"
     with files.storage_errors(folder):
         content.rename(folder / name)
         files.sync(folder)
@@ -258,8 +263,3 @@ def _decompress(file: FileToFetch, path: Path) -> Path:
         return content
     finally:
         blob.close()
-
-
-def _digest(version: Version, checksum: str) -> str:
-    text = json.dumps([version.to_document(), checksum])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
