@@ -34,12 +34,11 @@ from imagenet_workloads.prepare.codecs.codec import (
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
 from imagenet_workloads.prepare.decode_sample import DecodeSample
+from imagenet_workloads.prepare.image_reads import ImageRead, read_ahead, read_in_order
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
-from imagenet_workloads.prepare.read_ahead import ImageRead, read_ahead
 from imagenet_workloads.prepare.shards import ImageBoxes, Sidecar, SkippedImage
 from imagenet_workloads.prepare.source import Source
-from imagenet_workloads.prepare.spool import read_in_order
 from imagenet_workloads.prepare.stores.blob import readable
 from imagenet_workloads.prepare.transcode import transcode
 from imagenet_workloads.records.format import Box, ShardWriter, StoredImage
