@@ -8,7 +8,7 @@ of threads, nor memory on the number of images.
 import gc
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import cv2
+import simplejpeg
 
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads import files
@@ -33,7 +34,6 @@ from imagenet_workloads.prepare.codecs.codec import (
 )
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
-from imagenet_workloads.prepare.decode_sample import DecodeSample
 from imagenet_workloads.prepare.image_reads import ImageRead, read_ahead, read_in_order
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
@@ -53,6 +53,8 @@ _MOST_NAMED = 1000
 # Extra threads: while one waits for the disk or the interpreter, another works.
 _SPARE = 1
 _SECONDS_BETWEEN_LINES = 10.0
+# Images whose decoding is measured: few, so that it takes less than a hundredth of a shard's time.
+_SAMPLE = 16
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,30 @@ class _Damaged(NamedTuple):
 
     image: PlannedImage
     reason: str
+
+
+class _DecodeSample:
+    """A few packed images, with which pack measures how many of them one core decodes in a second.
+
+    Training decodes the same images. Its reader crops first, so it decodes somewhat more. They are
+    the first of the first shard, which is a random choice: records are shuffled.
+    """
+
+    def __init__(self) -> None:
+        self._jpegs: list[bytes] = []
+
+    def offer(self, images: Iterable[StoredImage]) -> None:
+        if len(self._jpegs) < _SAMPLE:
+            self._jpegs += [image.jpeg for image in images]
+            del self._jpegs[_SAMPLE:]
+
+    def images_per_second(self) -> float | None:
+        """Return the images divided by the CPU time that decoding them takes; None without any."""
+        started = time.thread_time()
+        for jpeg in self._jpegs:
+            simplejpeg.decode_jpeg(jpeg, fastdct=False, fastupsample=False)
+        seconds = time.thread_time() - started
+        return len(self._jpegs) / seconds if seconds > 0 else None
 
 
 class _Batch(NamedTuple):
@@ -145,7 +171,7 @@ def _pack_all(
     gc.freeze()
     codec = choose(plan.writer.codec)
     allowed = limits.read(dataset, plan.images())
-    sample = DecodeSample()
+    sample = _DecodeSample()
     sources = {
         split: request.open_source(Fields(plan.sources[split], f"sources.{split}"))
         for split in sorted({shard.split for shard in missing})
@@ -248,7 +274,7 @@ class _Packing:
         shard: PlannedShard,
         allowed: int,
         recorder: PreparationRecorder,
-        sample: DecodeSample,
+        sample: _DecodeSample,
     ) -> None:
         self._dataset = dataset
         self._plan = plan
