@@ -158,6 +158,7 @@ class Plan:
             raise fields.wrong("version", f"is not {VERSION}, which this program reads")
         writer, sources = fields.object("writer"), fields.object("sources")
         options = DatasetOptions.from_fields(fields.object("options"))
+        format = format_named(options.format)
         return cls(
             key=fields.text("key"),
             writer=WriterVersion(version=writer.text("version"), codec=writer.text("codec")),
@@ -170,7 +171,12 @@ class Plan:
             bounding_boxes=fields.counts("boundingBoxes") if fields.has("boundingBoxes") else {},
             decision=fields.object("decision").values if fields.has("decision") else {},
             sources={split: sources.object(split).values for split in sources.values},
-            shards=_read_shards(fields, format_named(options.format)),
+            shards=tuple(
+                PlannedShard(
+                    shard.text("split"), shard.file_name("name"), shard.integer("images"), format
+                )
+                for shard in fields.objects("shards")
+            ),
         )
 
 
@@ -185,13 +191,6 @@ def name_shards(split: str, sizes: Iterable[int], format: Format) -> tuple[Plann
     return tuple(
         PlannedShard(split, f"{_PREFIXES[split]}-{number:05}-of-{len(images):05}", size, format)
         for number, size in enumerate(images)
-    )
-
-
-def _read_shards(fields: Fields, format: Format) -> tuple[PlannedShard, ...]:
-    return tuple(
-        PlannedShard(shard.text("split"), shard.file_name("name"), shard.integer("images"), format)
-        for shard in fields.objects("shards")
     )
 
 

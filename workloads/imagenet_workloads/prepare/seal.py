@@ -323,10 +323,14 @@ def _split(plan: Plan, sidecars: dict[str, Sidecar], split: str) -> Split:
     return Split(
         images=sum(part.records for part in parts),
         per_class=tuple(per_class) or (0,) * len(plan.classes),
-        shards=tuple(_sealed(shard, part) for shard, part in zip(planned, parts, strict=True)),
+        shards=tuple(
+            Shard(
+                shard.record,
+                None if part.index_sha256 is None else shard.index,
+                part.records,
+                part.bytes,
+                part.record_sha256,
+            )
+            for shard, part in zip(planned, parts, strict=True)
+        ),
     )
-
-
-def _sealed(shard: PlannedShard, part: Sidecar) -> Shard:
-    index = None if part.index_sha256 is None else shard.index
-    return Shard(shard.record, index, part.records, part.bytes, part.record_sha256)
