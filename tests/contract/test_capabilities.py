@@ -12,10 +12,11 @@ from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.training import Reader
 from imagenet_operator.clusters.local import preflight
 from imagenet_workloads.commands.train import parse
+from imagenet_workloads.data import reader
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
 from imagenet_workloads.train import bfloat16
-from imagenet_workloads.train.options import Options, groups, reader
+from imagenet_workloads.train.options import Options, groups
 from imagenet_workloads.train.options.description import refuse_lacking
 
 OTHERS = [name for name in FRAMEWORKS if name != DEFAULT_FRAMEWORK]

@@ -3,7 +3,7 @@
 The random numbers of an image are keyed by its position (`data.order.uniform_draws`), and each
 place among them has one use. RandAugment's operations are in `rand_augment`; images are mixed by
 `mixing`, on the device. Options mean what they mean in MXNet's ImageRecordIter, which also has
-rotation, shear and HLS (`train.options.reader`).
+rotation, shear and HLS (`reader`).
 """
 
 import math

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from imagenet_workloads.data.image_sizes import validation_shape
+from imagenet_workloads.data.reader import is_ordered
 from imagenet_workloads.dataset import Dataset, Packing
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.train.options.groups import Options
-from imagenet_workloads.train.options.reader import is_ordered
 
 IMAGENET_MEAN = (123.68, 116.779, 103.939)
 # From this edge on, validation crops 7/8 of the image, as is usual for 224 of 256 pixels.

@@ -14,6 +14,7 @@ from imagenet_workloads.data.batches import ImageBatch
 from imagenet_workloads.data.inputs import Inputs, choose_inputs
 from imagenet_workloads.data.layouts import Normalized
 from imagenet_workloads.data.ordered_data import decoding_cores, open_ordered
+from imagenet_workloads.data.reader import is_ordered
 from imagenet_workloads.data.synthetic_data import open_synthetic
 from imagenet_workloads.data.worker_data import Data
 from imagenet_workloads.dataset import Dataset, read_dataset, require_whole
@@ -26,7 +27,6 @@ from imagenet_workloads.frameworks.mxnet.records import (
     augmentation_arguments,
 )
 from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.options.reader import is_ordered
 
 
 @dataclass(frozen=True)

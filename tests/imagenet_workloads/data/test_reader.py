@@ -2,8 +2,8 @@
 
 import pytest
 
+from imagenet_workloads.data.reader import contradiction, is_ordered
 from imagenet_workloads.train.options import parse
-from imagenet_workloads.train.options.reader import contradiction, is_ordered
 
 ROTATED = ["--max-random-rotate-angle", "10", "--max-random-h", "36"]
 

@@ -1,4 +1,4 @@
-"""Which reader a command line chooses: the ordered one (`reading`), or MXNet's ImageRecordIter.
+"""Which reader a command line chooses: `ordered_data`, or ImageRecordIter of MXNet.
 
 Import-light: no framework, no numpy.
 """
