@@ -244,7 +244,7 @@ def full_error(folder: Path, written: Path) -> OSError | None:
     """
     if free_bytes(folder) < _AS_GOOD_AS_FULL:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    tried = (path for path in (written, *written.rglob("*")) if path.is_file())
+    tried = (path for path in _tree(written) if path.is_file())
     largest = max((path.stat().st_size for path in tried), default=0)
     try:
         # The free bytes of a volume can leave out a quota. NFS reports it at the sync.
@@ -406,7 +406,7 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = temporary_for(path)
     try:
         yield temporary
-        for made in (temporary, *temporary.rglob("*")):
+        for made in _tree(temporary):
             sync(made)
         if path.is_dir():
             remove_folder(path)
@@ -509,6 +509,11 @@ def sweep(folder: Path, older_than: float) -> None:
             except FileNotFoundError:
                 continue
             _discard(Path(entry.path))
+
+
+def _tree(path: Path) -> list[Path]:
+    """Return a file, or a folder with all that is below it."""
+    return [path, *path.rglob("*")] if path.is_dir() else [path]
 
 
 def _discard(path: Path) -> None:
