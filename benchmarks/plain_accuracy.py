@@ -24,7 +24,7 @@ from torch import nn
 
 from imagenet_workloads.dataset import Dataset, Split, read_dataset
 from imagenet_workloads.frameworks.pytorch import networks
-from imagenet_workloads.reading.records import open_split
+from imagenet_workloads.records.split import open_split
 from imagenet_workloads.train.networks import NetworkRequest
 
 # Validation images that are scored together.

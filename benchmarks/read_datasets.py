@@ -9,12 +9,12 @@ from benchmarks.photographs import make_photographs
 from sklearn.datasets import load_sample_images
 
 from imagenet_workloads.dataset import RECORD_IO, Dataset, Shard, Split, WriterVersion
-from imagenet_workloads.prepare import formats
 from imagenet_workloads.prepare.codecs import choose as choose_codec
 from imagenet_workloads.prepare.codecs.codec import Recipe
-from imagenet_workloads.prepare.formats.format import INDEX_SUFFIX, StoredImage
 from imagenet_workloads.prepare.transcode import transcode
-from imagenet_workloads.reading.records import open_split
+from imagenet_workloads.records import format_named
+from imagenet_workloads.records.format import INDEX_SUFFIX, StoredImage
+from imagenet_workloads.records.split import open_split
 
 SHARDS = 4
 
@@ -76,7 +76,7 @@ def _stored(edge: int, photographs: Path) -> Iterator[StoredImage]:
 
 
 def _shard(path: Path, images: list[StoredImage], format: str) -> Shard:
-    written = formats.named(format)
+    written = format_named(format)
     record = path.with_suffix(f".{written.suffix}")
     index = path.with_suffix(f".{INDEX_SUFFIX}")
     with record.open("wb") as records, index.open("wb") as lines:

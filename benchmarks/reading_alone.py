@@ -14,9 +14,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.reading.batches import ImageBatch
-from imagenet_workloads.reading.layouts import Bytes
-from imagenet_workloads.reading.ordered_data import open_ordered
+from imagenet_workloads.data.batches import ImageBatch
+from imagenet_workloads.data.layouts import Bytes
+from imagenet_workloads.data.ordered_data import open_ordered
 
 # Batches until the decoders have started and each lane has been read.
 WARM = 8

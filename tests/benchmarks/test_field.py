@@ -17,7 +17,7 @@ from benchmarks.read_datasets import records_of, write_files
 
 from imagenet_workloads.dataset import RECORD_IO, read_dataset
 from imagenet_workloads.prepare.transcode import header
-from imagenet_workloads.reading.records import Records, open_split
+from imagenet_workloads.records.split import Records, open_split
 
 IMAGES = 12
 WORKS = "import time\nwhile time.process_time() < {seconds}: pass\nprint(flush=True)\ninput()"

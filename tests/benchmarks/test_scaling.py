@@ -21,7 +21,7 @@ from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import kubelet
 from imagenet_operator.clusters.local.process import Launch, PodProcess
 from imagenet_workloads.commands import train
-from imagenet_workloads.train.sharding import batches_per_epoch
+from imagenet_workloads.data.sharding import batches_per_epoch
 
 Manifest = dict[str, Any]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.dataset import read_dataset
-from imagenet_workloads.reading.records import open_split
+from imagenet_workloads.records.split import open_split
 from imagenet_workloads.train.ledger_check import check, find_runs
 from support.processes import wait_until
 from support.tiny_dataset import write_dataset

@@ -19,15 +19,15 @@ from imagenet_operator.reconcile.policies import deadlines
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import End
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.data.inputs import Inputs
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
-from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options.command_line import parse
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint

@@ -51,7 +51,7 @@ OF_SOURCES = ("--http-", "--s3-", "--hf-", "--kaggle-", "--synthetic-")
 
 PROGRAMS = REPOSITORY / "workloads" / "imagenet_workloads"
 PARSERS = (
-    *("commands", "train/options/command_line.py", "train/options/reader.py"),
+    *("commands", "train/options/command_line.py", "data/reader.py"),
     "frameworks/mxnet/description.py",
 )
 """Modules whose errors are about a command line alone; `validate` finds what they refuse."""

@@ -18,12 +18,12 @@ from imagenet_spec.program.train import PROCESSES, AugmentationOptions
 from imagenet_workloads.arguments import throttled_seconds
 from imagenet_workloads.clients.folders import ServedFolder
 from imagenet_workloads.clients.http import HttpClient
+from imagenet_workloads.data.augmentation import Recipe
+from imagenet_workloads.data.batches import Decoding, OrderedTraining, WorkerShare
+from imagenet_workloads.data.order import Order
 from imagenet_workloads.dataset import RECORD_IO, read_dataset
-from imagenet_workloads.reading.augmentation import Recipe
-from imagenet_workloads.reading.batches import Decoding, OrderedTraining, WorkerShare
-from imagenet_workloads.reading.records import Records
-from imagenet_workloads.reading.remote_records import open_remote_split
-from imagenet_workloads.train.order import Order
+from imagenet_workloads.records.remote import open_remote_split
+from imagenet_workloads.records.split import Records
 from support import control_groups
 from support.control_groups import limited
 from support.file_server import FileServer, Handler

@@ -14,16 +14,15 @@ from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.names import IMAGENET_CPUS
 from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.commands import train
+from imagenet_workloads.data import batches, lane_reader, order, ordered_data
+from imagenet_workloads.data.batches import ImageBatch
+from imagenet_workloads.data.inputs import Inputs
+from imagenet_workloads.data.lane_reader import LaneReader
+from imagenet_workloads.data.layouts import Normalized
+from imagenet_workloads.data.windows import Wanted, Windows
 from imagenet_workloads.dataset import RECORD_IO
 from imagenet_workloads.frameworks.mxnet.data import choose
-from imagenet_workloads.reading import batches, lane_reader, ordered_data
-from imagenet_workloads.reading.batches import ImageBatch
-from imagenet_workloads.reading.lane_reader import LaneReader
-from imagenet_workloads.reading.layouts import Normalized
-from imagenet_workloads.reading.windows import Wanted, Windows
 from imagenet_workloads.rendezvous.ddp import Process
-from imagenet_workloads.train import order
-from imagenet_workloads.train.inputs import Inputs
 from support.image_splits import open_images
 from support.job_table import manifest, members, read
 from support.tiny_dataset import write_dataset

@@ -3,11 +3,11 @@
 import pytest
 
 from imagenet_workloads.commands.train import parse
+from imagenet_workloads.data import image_sizes
+from imagenet_workloads.data.inputs import choose_inputs
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS
-from imagenet_workloads.train import image_sizes
-from imagenet_workloads.train.inputs import choose_inputs
 from imagenet_workloads.train.options.description import refuse_lacking
 from imagenet_workloads.train.resume import identify
 

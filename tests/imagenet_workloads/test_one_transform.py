@@ -15,10 +15,10 @@ import pytest
 from numpy.typing import NDArray
 
 from imagenet_workloads.commands import export
+from imagenet_workloads.data.inputs import Inputs
 from imagenet_workloads.exported_files import OnnxModel
 from imagenet_workloads.frameworks.mxnet.data import choose
 from imagenet_workloads.prediction import prepare
-from imagenet_workloads.train.inputs import Inputs
 from support.codecs import needs_libturbojpeg
 from support.one_transform import CASES, packed, validation
 from support.pages import blocks

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pytest
 
 from imagenet_workloads.commands import predict
+from imagenet_workloads.data.inputs import Inputs
 from imagenet_workloads.dataset import Packing
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prediction import Classifier, decode_image, prepare, read_file
-from imagenet_workloads.train.inputs import Inputs
 from support.pictures import jpeg, png, tiff, webp, with_exif
 
 RGB = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}

@@ -31,7 +31,7 @@ TESTS = (
     "tests/imagenet_operator",
     "tests/imagenet_workloads/frameworks/mxnet",
     "tests/imagenet_workloads/prepare",
-    "tests/imagenet_workloads/reading",
+    "tests/imagenet_workloads/data",
     "tests/imagenet_workloads/test_mxnet_compatibility.py",
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.train.data import Data
+from imagenet_workloads.data.worker_data import Data
 from imagenet_workloads.train.options import Options
 
 Image = NDArray[np.float32]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from imagenet_workloads.reading.decode import JpegImage
-from imagenet_workloads.train.data import TrainingData
+from imagenet_workloads.data.jpeg import JpegImage
+from imagenet_workloads.data.worker_data import TrainingData
 
 
 def decoded_at_the_end(training: TrainingData, patch: pytest.MonkeyPatch) -> tuple[int, int]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.telemetry.events import Event
-from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.framework import Outputs, Snapshot
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.receipts import State

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from imagenet_workloads.dataset import RECORD_IO, TF_RECORD, Shard, Split
-from imagenet_workloads.prepare.formats import recordio, tfrecord
-from imagenet_workloads.reading.records import Records, open_split
+from imagenet_workloads.records import recordio, tfrecord
+from imagenet_workloads.records.split import Records, open_split
 from support.stored_images import stored_image
 
 FORMATS = (RECORD_IO, TF_RECORD)

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from imagenet_workloads.commands.train import parse
+from imagenet_workloads.data.inputs import Inputs, plain_inputs
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.frameworks.pytorch import activation_checkpointing, networks
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
@@ -17,10 +19,8 @@ from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner, StepOp
 from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.precision import Precision
 from imagenet_workloads.frameworks.pytorch.strategies.single import Single
-from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.framework import UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.inputs import Inputs, plain_inputs
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.schedule import Schedule
 

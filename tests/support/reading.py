@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from imagenet_spec.program.train import THREADS
-from imagenet_workloads.reading.augmentation import Recipe
-from imagenet_workloads.reading.batches import (
+from imagenet_workloads.data.augmentation import Recipe
+from imagenet_workloads.data.batches import (
     Decoding,
     ImageBatch,
     OrderedTraining,
     OrderedValidation,
     WorkerShare,
 )
-from imagenet_workloads.reading.records import Records
-from imagenet_workloads.reading.slots import Slots
+from imagenet_workloads.data.slots import Slots
+from imagenet_workloads.records.split import Records
 
 
 @contextmanager

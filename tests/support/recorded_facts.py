@@ -20,10 +20,10 @@ from imagenet_operator.manifests.identity import training_hash
 from imagenet_spec.metrics import TimePhase
 from imagenet_workloads.checkpoint.manifest import Position
 from imagenet_workloads.commands import train
+from imagenet_workloads.data.inputs import Inputs
 from imagenet_workloads.dataset import Packing
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.receipts import LaterReceipt, Receipt
 from imagenet_workloads.train.result import Result
 from imagenet_workloads.train.resume import identify

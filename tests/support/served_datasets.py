@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from imagenet_workloads.dataset import Shard, Split, read_dataset
-from imagenet_workloads.reading import record_sums
-from imagenet_workloads.reading.records import open_split
+from imagenet_workloads.records import record_sums
+from imagenet_workloads.records.split import open_split
 from support.file_server import FileServer, basic
 from support.published import publish_to
 from support.remote_preparation import write_secret

@@ -1,6 +1,6 @@
 """What pack hands to the writers of records, made by hand."""
 
-from imagenet_workloads.prepare.formats.format import StoredImage
+from imagenet_workloads.records.format import StoredImage
 
 
 def stored_image(

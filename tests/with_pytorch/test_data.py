@@ -12,11 +12,11 @@ from torch import nn
 from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.frameworks.pytorch import data as datasets
 from imagenet_workloads.frameworks.pytorch.framework import create
 from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner
 from imagenet_workloads.rendezvous.none import NoRendezvous
-from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest

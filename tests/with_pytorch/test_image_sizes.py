@@ -17,14 +17,14 @@ from torch._dynamo.utils import counters
 
 from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.commands.train import parse
+from imagenet_workloads.data import image_sizes
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.frameworks.pytorch import data as datasets
 from imagenet_workloads.frameworks.pytorch import exporter, networks
 from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
 from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner
-from imagenet_workloads.train import image_sizes
-from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.group import Flags
 from support.digit_datasets import VALIDATION, prepare_digits
 from support.digits import digit, label

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
 from support.pytorch_learners import CLASSES, SHAPE, batch, learner

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from imagenet_workloads.data.mixing import Mixing
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.frameworks.pytorch.mixing import mix_images, summed_loss
-from imagenet_workloads.reading.mixing import Mixing
-from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
 from support.pytorch_learners import CLASSES, SHAPE, batch, differing, learner

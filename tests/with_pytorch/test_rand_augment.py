@@ -7,7 +7,7 @@ from torchvision.transforms import functional
 from torchvision.transforms.autoaugment import _apply_op
 from torchvision.transforms.functional import InterpolationMode
 
-from imagenet_workloads.reading.rand_augment import OPERATIONS
+from imagenet_workloads.data.rand_augment import OPERATIONS
 
 THEIRS = {
     "identity": ("Identity", 0.0),

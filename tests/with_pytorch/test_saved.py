@@ -13,11 +13,11 @@ from safetensors.torch import save as serialize
 
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import load_network, restore, write
 from imagenet_workloads.frameworks.pytorch.predictor import load
-from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.receipts import State

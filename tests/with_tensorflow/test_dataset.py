@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from imagenet_workloads.dataset import Split, read_dataset
-from imagenet_workloads.prepare.formats import example, tfrecord
+from imagenet_workloads.records import example, tfrecord
 from support.pictures import (
     Collection,
     collection,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from imagenet_workloads.reading.batches import PADDING
+from imagenet_workloads.data.batches import PADDING
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
 from support.learners import CLASSES, assert_close, batch, learner, values

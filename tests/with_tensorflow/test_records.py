@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from imagenet_workloads.commands.train import parse
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow.data import choose
-from imagenet_workloads.train.data import Batch, Data
 from support.decoded import decoded_at_the_end
 from support.digits import digit, label
 from support.reading import poison_free_slots

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 
@@ -272,7 +272,7 @@ def read_dataset(folder: Path) -> Dataset:
         InputError: the folder holds no sealed dataset, or its dataset.json is wrong.
     """
     path = folder / FILE_NAME
-    if not regular_files.exists(path):
+    if not files.exists(path):
         raise InputError(
             f"{folder} is not a prepared dataset: it holds no {FILE_NAME}, which is written last; "
             "finish preparing it, or give the folder of one that is"
@@ -310,12 +310,12 @@ def files_named(records: str) -> list[Path]:
         if (path / FILE_NAME).exists():
             raise InputError(f"{path}: is a prepared dataset; write --dataset {path}")
         try:
-            files = sorted(one for one in path.iterdir() if one.suffix in RECORD_SUFFIXES)
+            shards = sorted(one for one in path.iterdir() if one.suffix in RECORD_SUFFIXES)
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-        if not files:
+        if not shards:
             raise InputError(f"{path}: holds no {' or '.join(RECORD_SUFFIXES)} files")
-        found += files
+        found += shards
     return found
 
 

@@ -11,6 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from imagenet_workloads import files
+from imagenet_workloads.data.augmentation import central_pixels
+from imagenet_workloads.data.inputs import Inputs
+from imagenet_workloads.data.jpeg import JpegImage, Size
 from imagenet_workloads.dataset import FILE_NAME, read_dataset
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.exported_files import SUFFIXES
@@ -22,11 +26,7 @@ from imagenet_workloads.prediction import (
     normalize,
     require_export,
 )
-from imagenet_workloads.reading.augmentation import central_pixels
-from imagenet_workloads.reading.decode import JpegImage, Size
-from imagenet_workloads.reading.records import open_split
-from imagenet_workloads.train.inputs import Inputs
-from imagenet_workloads.train.result import put
+from imagenet_workloads.records.split import open_split
 
 IMAGES = 16
 """Images of a comparison."""
@@ -105,7 +105,7 @@ class Export:
             StorageError: it cannot be written.
         """
         chosen = path or self._folder / f"model.{SUFFIXES[self._format]}"
-        put(chosen, lambda temporary: self._exporter.write(self._format, temporary))
+        files.write_output(chosen, lambda temporary: self._exporter.write(self._format, temporary))
         return chosen
 
     def check(self, path: Path, dataset: Path | None) -> Comparison:

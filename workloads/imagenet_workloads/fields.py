@@ -11,7 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 
 _Value = TypeVar("_Value")
@@ -24,7 +24,7 @@ def read_json(path: Path) -> Any:
         InputError: the file cannot be read, or is not JSON.
     """
     try:
-        text = regular_files.read_bytes(path).decode()
+        text = files.read_bytes(path).decode()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:

@@ -1,7 +1,7 @@
 """Classifies images with what a training left: its model, its labels, its result.json.
 
 The work of `imagenet-predict`. An image goes the way of a validation image, which result.json
-describes (`train.inputs`): preparation, shorter edge, central crop, mean and standard deviation.
+describes (`data.inputs`): preparation, shorter edge, central crop, mean and standard deviation.
 The framework that trained the network loads it. A file of `imagenet-export` can take the model's
 place. Imports OpenCV.
 """
@@ -24,7 +24,11 @@ from numpy.typing import NDArray
 
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from imagenet_spec.names import EVERY_ATTEMPT, RESULT_FILE
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
+from imagenet_workloads.data.augmentation import central_pixels
+from imagenet_workloads.data.inputs import Inputs
+from imagenet_workloads.data.jpeg import JpegImage, Pixels, Size
+from imagenet_workloads.data.layouts import Normalized
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.exported_files import OnnxModel, format_of
 from imagenet_workloads.fields import Fields, read_json
@@ -35,10 +39,6 @@ from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS, Codec, Recipe
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.entry_names import is_image
 from imagenet_workloads.prepare.transcode import transcode
-from imagenet_workloads.reading.augmentation import central_pixels
-from imagenet_workloads.reading.decode import JpegImage, Pixels, Size
-from imagenet_workloads.reading.layouts import Normalized
-from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.options import FrameworkDescription
 
 _log = logging.getLogger(__name__)
@@ -171,9 +171,9 @@ def images_in(folder: Path) -> list[Path]:
     def refuse(error: OSError) -> None:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
-    for place, folders, files in os.walk(folder, onerror=refuse):
+    for place, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place, name) for name in sorted(files) if is_image(name)]
+        found += [Path(place, name) for name in sorted(names) if is_image(name)]
     if not found:
         raise InputError(f"{folder}: has no file with the name of an image, such as .jpg or .png")
     return found
@@ -186,7 +186,7 @@ def read_file(path: Path) -> bytes:
         InputError: it cannot be read.
     """
     try:
-        return regular_files.read_bytes(path)
+        return files.read_bytes(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -305,12 +305,12 @@ def find_result(path: Path, option: str = "--model ") -> Path:
     Raises:
         InputError: there is none.
     """
-    status = regular_files.status_of(path)
+    status = files.status_of(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
         return path
-    if regular_files.exists(path / RESULT_FILE):
+    if files.exists(path / RESULT_FILE):
         return path / RESULT_FILE
-    if regular_files.exists(path / "model" / RESULT_FILE):
+    if files.exists(path / "model" / RESULT_FILE):
         return path / "model" / RESULT_FILE
     attempts = path.glob(f"{EVERY_ATTEMPT}/{RESULT_FILE}")
     found = max(attempts, key=lambda file: (len(file.parent.name), file.parent.name), default=None)
@@ -324,7 +324,7 @@ def find_result(path: Path, option: str = "--model ") -> Path:
 
 def _read_names(path: Path) -> Sequence[tuple[str, str]] | None:
     """The class names and their words by label; None where the training knew none."""
-    if not regular_files.exists(path):
+    if not files.exists(path):
         return None
     names = read_json(path)
     if not isinstance(names, list):
@@ -365,18 +365,18 @@ def load_model(
         _require_readable(exported)
         if format == "onnx":
             return OnnxModel(exported, image_shape)
-    module, files = load_module(framework, "predictor", folder), result.object("model")
+    module, model_files = load_module(framework, "predictor", folder), result.object("model")
     model: Predictor = (
-        module.load(folder, files, image_shape)
+        module.load(folder, model_files, image_shape)
         if exported is None
-        else module.load_exported(exported, folder, files, image_shape)
+        else module.load_exported(exported, folder, model_files, image_shape)
     )
     return model
 
 
 def _require_readable(path: Path) -> None:
     try:
-        os.close(regular_files.open_file(path))
+        os.close(files.open_file(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 

@@ -13,7 +13,7 @@ import pytest
 from imagenet_workloads.checkpoint import room
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.errors import VolumeFullError
-from imagenet_workloads.train.result import put
+from imagenet_workloads.files import write_output
 from support.checkpoints import names, store, write
 
 
@@ -124,14 +124,14 @@ def test_an_exhausted_quota_is_a_full_volume(tmp_path: Path) -> None:
     # The free bytes of the volume say nothing of the quota, so the next attempt tries.
     later_attempt(tmp_path).require_room(90)
     with pytest.raises(VolumeFullError, match="quota exceeded; enlarge"):
-        put(tmp_path / "model.params", over_quota)
+        write_output(tmp_path / "model.params", over_quota)
 
 
 def test_a_writer_that_fails_for_a_quota_without_saying_so_is_understood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(MXNetError):
-        put(tmp_path / "model.params", raise_mxnet_error)
+        write_output(tmp_path / "model.params", raise_mxnet_error)
     made = store(tmp_path)
     with (
         pytest.raises(VolumeFullError, match="quota exceeded: a checkpoint needs"),
@@ -144,4 +144,4 @@ def test_a_writer_that_fails_for_a_quota_without_saying_so_is_understood(
     later_attempt(tmp_path).require_room(90)
     monkeypatch.setattr(os, "fsync", over_quota)
     with pytest.raises(VolumeFullError, match="quota exceeded; enlarge"):
-        put(tmp_path / "model.params", raise_mxnet_error)
+        write_output(tmp_path / "model.params", raise_mxnet_error)

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_workloads.prepare.annotations import LARGEST, Box, parse, upright
+from imagenet_workloads.prepare.annotations import LARGEST, parse, upright
 from imagenet_workloads.prepare.codecs import opencv
+from imagenet_workloads.records.format import Box
 from support.annotations import Named, annotation
 
 BOMB = b'<!DOCTYPE a [<!ENTITY x "xx"><!ENTITY y "&x;&x;">]><annotation>&y;</annotation>'

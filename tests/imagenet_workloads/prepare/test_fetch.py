@@ -17,10 +17,11 @@ from queue import SimpleQueue
 import pytest
 import zstandard
 
+from imagenet_workloads import files
 from imagenet_workloads.commands import fetch, index, pack, seal
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import NO_ROOM
-from imagenet_workloads.prepare import atomic_files, partial_file
+from imagenet_workloads.prepare import download
 from imagenet_workloads.prepare.sources.cache import ABANDONED_SECONDS, cache_entry
 from support.file_server import FileServer, Handler
 from support.pictures import collection, jpeg, tar, write_tar_of_tars
@@ -40,7 +41,7 @@ IMAGES = collection({f"n{number:02}": 6 for number in range(4)})
 DATASET = ("--validation-per-class", "1", "--shards", "2")
 BLOCK = 4096
 CONTENT = bytes(range(256)) * 401
-SMALL_BLOCKS = f"from imagenet_workloads.prepare import partial_file\npartial_file.BLOCK = {BLOCK}"
+SMALL_BLOCKS = f"from imagenet_workloads.prepare import download\ndownload.BLOCK = {BLOCK}"
 COMPRESSIONS = (bz2.compress, gzip.compress, lzma.compress, zstandard.compress)
 PROBES = 64
 """Bytes that each try reads to learn the size and the format of a file."""
@@ -59,7 +60,7 @@ def cache(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial_file, "BLOCK", BLOCK)
+    monkeypatch.setattr(download, "BLOCK", BLOCK)
 
 
 def options(server: FileServer, cache: Path, *more: str, name: str = "x.tar") -> list[str]:
@@ -104,9 +105,9 @@ def test_it_is_the_same_dataset_as_from_a_volume(cache: Path, tmp_path: Path) ->
         archive, tmp_path / "local", "--validation-source", str(tmp_path / "val.tar"),
         "--validation-labels", str(tmp_path / "labels.txt"),
     )  # fmt: skip
-    files = ("train.tar", "val.tar", "labels.txt")
-    with FileServer({f"/{one}": (tmp_path / one).read_bytes() for one in files}).running() as on:
-        reading = [word for one in files for word in ("--http-file", one, f"{on.url}/{one}")]
+    served = ("train.tar", "val.tar", "labels.txt")
+    with FileServer({f"/{one}": (tmp_path / one).read_bytes() for one in served}).running() as on:
+        reading = [word for one in served for word in ("--http-file", one, f"{on.url}/{one}")]
         reading += ["--http-validation", "val.tar"]
         labels = ("--http-labels", "labels.txt")
         assert fetch.main([*reading, *labels, "--cache", str(cache)]) == 0
@@ -293,7 +294,7 @@ def test_the_bytes_that_a_volume_lacks_are_said_before_anything_is_fetched(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(atomic_files, "free_bytes", lambda _: 50 << 10)
+    monkeypatch.setattr(files, "free_bytes", lambda _: 50 << 10)
     said = failed(capfd, 3, *options(server, cache))
     assert f"the fetch of {len(CONTENT)} bytes needs about 100.2 KiB, and 50.0 KiB are free" in said
     assert "enlarge the claim of cache" in said
@@ -444,16 +445,16 @@ def test_a_cache_is_for_files_of_a_server(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_a_journal_of_a_crashed_node_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
     path, version = tmp_path / ".x.tmp-u", {"etag": "1"}
-    first = partial_file.PartialFile(path, version, 3 * BLOCK)
+    first = download.PartialFile(path, version, 3 * BLOCK)
     first.write(1, b"1" * BLOCK)
     first.close()
-    with partial_file.journal_of(path).open("ab") as journal:
+    with download.journal_of(path).open("ab") as journal:
         journal.write(b"\0\0\n7\n2")
-    second = partial_file.PartialFile(path, version, 3 * BLOCK)
+    second = download.PartialFile(path, version, 3 * BLOCK)
     assert (second.missing(), second.present) == ([0, 2], BLOCK)
     second.write(2, b"2" * BLOCK)
     second.close()
-    third = partial_file.PartialFile(path, version, 3 * BLOCK)
+    third = download.PartialFile(path, version, 3 * BLOCK)
     assert third.missing() == [0]
     third.close()
     assert errno.ENOSPC in NO_ROOM

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.commands import fetch
-from imagenet_workloads.prepare import partial_file
+from imagenet_workloads.prepare import download
 from imagenet_workloads.prepare.sources.cache import cache_entry
 from imagenet_workloads.prepare.stores import compressed
 from support.file_server import Fault, FileServer, Handler
@@ -27,7 +27,7 @@ CONNECTIONS = 4
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial_file, "BLOCK", BLOCK)
+    monkeypatch.setattr(download, "BLOCK", BLOCK)
 
 
 class Meeting:
@@ -81,7 +81,7 @@ def test_another_job_continues_a_file_that_no_job_writes_any_more(
         assert present >= received - 4, "the others ask for the size and the format"
         if is_left:
             now = journal.stat().st_mtime
-            os.utime(journal, (now, now - partial_file.LEFT_SECONDS - 1))
+            os.utime(journal, (now, now - download.LEFT_SECONDS - 1))
         before = len(server.requests)
         monkeypatch.setenv("IMAGENET_JOB_UID", "the-next-job")
         assert fetch.main(options) == 0

@@ -8,7 +8,7 @@ import pytest
 from imagenet_workloads.commands import index, pack, seal
 from imagenet_workloads.dataset import FORMATS, Shard, read_dataset
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import formats
+from imagenet_workloads.records import format_named
 from support import tfrecord
 from support.codecs import CODECS
 from support.pictures import (
@@ -45,9 +45,9 @@ def arguments(*parts: str | Path | int) -> list[str]:
 
 
 def test_each_format_is_known_by_the_name_that_an_option_gives() -> None:
-    assert [formats.named(name).name for name in FORMATS] == list(FORMATS)
+    assert [format_named(name).name for name in FORMATS] == list(FORMATS)
     with pytest.raises(InputError, match="no format called 'HDF5'; write RecordIO or TFRecord"):
-        formats.named("HDF5")
+        format_named("HDF5")
 
 
 @pytest.mark.parametrize("options", [(), ("--resize", "20")])

@@ -3,11 +3,11 @@
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from imagenet_operator.api.dataset_status import DatasetStatus
+from imagenet_workloads import files
 from imagenet_workloads.commands import index
 from imagenet_workloads.prepare import plan as plans
 from support.codecs import needs_libturbojpeg
@@ -227,7 +227,7 @@ def test_a_volume_that_is_too_small_is_refused_before_any_work(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=1024))
+    monkeypatch.setattr(files, "free_bytes", lambda _: 10 << 10)
     message = refused(capfd, "--source", source, "--data", tmp_path / "data", *OPTIONS)
     assert "the dataset needs about" in message
     assert "and 10.0 KiB are free; enlarge the volume" in message
@@ -239,7 +239,7 @@ def test_the_estimate_is_near_what_the_dataset_takes(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr(
-        "imagenet_workloads.prepare.atomic_files.require_space",
+        "imagenet_workloads.files.require_space",
         lambda _, needed, __: asked.append(needed),
     )
     dataset = prepare(source, tmp_path / "data", *OPTIONS, "--resize", "30")

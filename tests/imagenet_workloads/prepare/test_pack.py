@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from imagenet_operator.reconcile.preparation import PackResult
+from imagenet_workloads import files
 from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import read_dataset
-from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare import pack as packing
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
 from support.pictures import Collection, collection, jpeg, tar, write_folder, write_tar_of_tars
@@ -356,18 +356,18 @@ def test_a_shard_that_another_run_finished_first_is_kept(
     source, data, key = planned(tmp_path, IMAGES)
     arguments = ("--data", data, "--key", key, "--source", source)
     dataset = dataset_of(data, key)
-    real = atomic_files.NewFile.finish
+    real = files.NewFile.finish
     before = {}
 
-    def finish(new: atomic_files.NewFile) -> None:
+    def finish(new: files.NewFile) -> None:
         # Just before publishing, another pack finishes, seals and removes these files.
-        monkeypatch.setattr(atomic_files.NewFile, "finish", real)
+        monkeypatch.setattr(files.NewFile, "finish", real)
         assert run("pack", *arguments) == 0
         assert run("seal", "--data", data, "--key", key) == 0
         before.update(stamps(dataset))
         real(new)
 
-    monkeypatch.setattr(atomic_files.NewFile, "finish", finish)
+    monkeypatch.setattr(files.NewFile, "finish", finish)
     assert run("pack", *arguments, "--shard", 0) == 0
     assert "another run finished" in caplog.text
     assert stamps(dataset) == before
@@ -378,16 +378,16 @@ def test_a_file_that_vanishes_while_it_is_written_is_worth_another_try(
 ) -> None:
     source, data, key = planned(tmp_path, IMAGES)
     arguments = ("--data", data, "--key", key, "--source", source)
-    real = atomic_files.NewFile.finish
+    real = files.NewFile.finish
 
-    def finish(new: atomic_files.NewFile) -> None:
+    def finish(new: files.NewFile) -> None:
         real(new)
-        atomic_files.sweep(dataset_of(data, key), older_than=-1)
+        files.sweep(dataset_of(data, key), older_than=-1)
 
-    monkeypatch.setattr(atomic_files.NewFile, "finish", finish)
+    monkeypatch.setattr(files.NewFile, "finish", finish)
     assert run("pack", *arguments) == 1
     assert "has vanished" in capfd.readouterr().err
-    monkeypatch.setattr(atomic_files.NewFile, "finish", real)
+    monkeypatch.setattr(files.NewFile, "finish", real)
     assert run("pack", *arguments) == 0
 
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from imagenet_workloads.dataset import FORMATS, RECORD_IO, TF_RECORD, WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import formats, plan
-from imagenet_workloads.prepare.annotations import Box
+from imagenet_workloads.prepare import plan
 from imagenet_workloads.prepare.dataset_key import DatasetOptions
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage
+from imagenet_workloads.records import format_named
+from imagenet_workloads.records.format import Box
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 # Names as a volume has them: any bytes but 0 and /, read as UTF-8 with escapes.
@@ -48,7 +49,7 @@ options = st.builds(
 def plan_of(
     options: DatasetOptions, train: list[int], validation: list[int], classes: list[str]
 ) -> Plan:
-    format = formats.named(options.format)
+    format = format_named(options.format)
     return Plan(
         key="ab" * 16,
         writer=WriterVersion("2", "planes"),
@@ -89,7 +90,7 @@ def test_any_plan_survives_the_round_trip(
     ],
 )
 def test_a_shard_s_files_are_those_of_its_format(format: str, files: tuple[str, ...]) -> None:
-    shard = plan.name_shards(TRAIN, [5, 4, 4], formats.named(format))[1]
+    shard = plan.name_shards(TRAIN, [5, 4, 4], format_named(format))[1]
     assert shard.files == files
     assert (shard.record, shard.index) == files
     assert shard.sidecar == "train-00001-of-00003.json"
@@ -97,7 +98,7 @@ def test_a_shard_s_files_are_those_of_its_format(format: str, files: tuple[str, 
 
 
 def test_names_of_shards_sort_as_their_numbers() -> None:
-    shards = plan.name_shards(VALIDATION, [1] * 1200, formats.named(RECORD_IO))
+    shards = plan.name_shards(VALIDATION, [1] * 1200, format_named(RECORD_IO))
     assert [shard.name for shard in shards] == sorted(shard.name for shard in shards)
     assert shards[0].name == "val-00000-of-01200"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.scan import REPORT_EVERY, Scan, scan
 from imagenet_workloads.prepare.source import Image, Notes, Source
 
@@ -87,7 +87,7 @@ def test_the_fingerprint_covers_all_that_was_listed(
 def test_all_images_are_told_and_the_end_too(count: int, tmp_path: Path) -> None:
     told: list[tuple[int, float]] = []
     found = [Image("a", f"{number}.jpg", 0, 1, 0) for number in range(count)]
-    with atomic_files.unnamed_file(tmp_path) as rows:
+    with files.unnamed_file(tmp_path) as rows:
         scan(Listed(found), rows, lambda images, share: told.append((images, share)))
     assert sum(images for images, _ in told) == count
     shares = [share for _, share in told]
@@ -105,6 +105,6 @@ def test_all_images_are_told_and_the_end_too(count: int, tmp_path: Path) -> None
     ],
 )
 def test_a_source_without_images_is_refused(notes: Notes, message: str, tmp_path: Path) -> None:
-    with atomic_files.unnamed_file(tmp_path) as rows, pytest.raises(InputError) as caught:
+    with files.unnamed_file(tmp_path) as rows, pytest.raises(InputError) as caught:
         scan(Listed([], notes), rows, lambda *_: None)
     assert message in str(caught.value)

@@ -8,7 +8,7 @@ import pytest
 
 from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import FILE_NAME, FORMATS, read_dataset
-from imagenet_workloads.reading.records import Records, open_split
+from imagenet_workloads.records.split import Records, open_split
 from support.older_datasets import make_older, without_index
 from support.pictures import collection, write_tar_of_tars
 from support.preparation import contents, cut, dataset_of, flip, prepare, run_index, stamps, verify

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from imagenet_workloads.dataset import FORMATS, TF_RECORD
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import formats, plan, shards
+from imagenet_workloads.prepare import plan, shards
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.plan import PlannedShard
 from imagenet_workloads.prepare.shards import ImageBoxes, Sidecar, SkippedImage
+from imagenet_workloads.records import format_named
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 counts = st.integers(0, 2**40)
@@ -43,7 +44,7 @@ def test_any_sidecar_survives_the_round_trip(sidecar: Sidecar) -> None:
 @pytest.fixture(params=FORMATS)
 def shard(request: pytest.FixtureRequest, tmp_path: Path) -> PlannedShard:
     """A whole shard of 12 bytes in `tmp_path`."""
-    (shard,) = plan.name_shards(plan.TRAIN, [1], formats.named(request.param))
+    (shard,) = plan.name_shards(plan.TRAIN, [1], format_named(request.param))
     for name in shard.files:
         (tmp_path / name).write_bytes(b"twelve bytes")
     sidecar = Sidecar("k", 1, 12, "0", "0", (1,), ChannelStatistics(), ())

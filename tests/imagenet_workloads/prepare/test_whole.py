@@ -10,7 +10,7 @@ import pytest
 
 from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import read_dataset
-from imagenet_workloads.prepare.formats import recordio
+from imagenet_workloads.records import recordio
 from support.codecs import CODECS
 from support.pictures import (
     Collection,

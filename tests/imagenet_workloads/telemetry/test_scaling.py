@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 
 from imagenet_workloads.commands import plot as command
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.telemetry.scaling import Point, read_points
-from imagenet_workloads.telemetry.scaling_plot import draw_scaling
+from imagenet_workloads.telemetry.scaling_plot import Point, draw_scaling, read_points
 
 TABLE = """strategy,workers,seconds,images_per_second,speedup,efficiency,top1
 parameterServer,1,61,100.0,1.0,1.0,0.97

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from imagenet_workloads.data.order import Integers, Order, worker_positions
+from imagenet_workloads.data.worker_data import RecordsRead
 from imagenet_workloads.errors import InputError, VolumeFullError
-from imagenet_workloads.train.data import RecordsRead
 from imagenet_workloads.train.ledger import FOLDER, Identities, Ledger, LedgerHead, Start
 from imagenet_workloads.train.ledger_check import EpochReport, check, find_runs
-from imagenet_workloads.train.order import Integers, Order, worker_positions
 
 SEED = 3
 # Made from the identities that should be read at some positions of an epoch.

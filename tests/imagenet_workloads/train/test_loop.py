@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.data.inputs import plain_inputs
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.events import EpochFinished, Event
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.framework import Outputs
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.inputs import plain_inputs
 from imagenet_workloads.train.loop import TrainingLoop
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity
+from imagenet_workloads.data.inputs import plain_inputs
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.time_account import TimeAccount
 from imagenet_workloads.telemetry.training import TrainingRecorder
-from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.framework import Outputs, Snapshot, UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.inputs import plain_inputs
 from imagenet_workloads.train.options import parse
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.trainer import Worker, train

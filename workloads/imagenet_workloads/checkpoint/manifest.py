@@ -173,7 +173,7 @@ def write_batches_per_epoch(
         folder: of the checkpoint.
         batches_per_epoch: on each worker.
         images: of the next epoch that all workers have finished, if their order is that of
-            `train.order`: the position of the first missing one.
+            `data.order`: the position of the first missing one.
     """
     document = {"batchesPerEpoch": batches_per_epoch}
     if images is not None:

@@ -5,56 +5,15 @@ that, and the size of the newest checkpoint, with the free bytes before they loa
 can be recorded on a full volume, because the incomplete checkpoint is deleted first.
 """
 
-import errno
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from imagenet_workloads.errors import NO_ROOM
+from imagenet_workloads import files
+from imagenet_workloads.errors import StorageError
 
 FILE_NAME = "volume-full.json"
-
-# A volume with less than this is full for a writer that needs more at a time.
-_AS_GOOD_AS_FULL = 1 << 20
-
-
-def free_bytes(folder: Path) -> int:
-    """Return the free bytes of the volume of a folder."""
-    return shutil.disk_usage(folder).free
-
-
-def full_error(folder: Path, written: Path) -> OSError | None:
-    """Return the system's error if a folder has no room for a file; None if it has.
-
-    For a framework's writer, whose own error does not say why it failed.
-
-    Args:
-        folder: On the volume.
-        written: The file or folder that the writer could not complete; it may not exist.
-    """
-    if free_bytes(folder) < _AS_GOOD_AS_FULL:
-        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    try:
-        # The free bytes of a volume can leave out a quota. NFS reports it at the sync.
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            # A limit for the size of a file is found only where a file has it.
-            probe.seek(_largest(written))
-            probe.write(bytes(_AS_GOOD_AS_FULL))
-            probe.flush()
-            os.fsync(probe.fileno())
-    except OSError as error:
-        return error if error.errno in NO_ROOM else None
-    return None
-
-
-def _largest(written: Path) -> int:
-    """Return the bytes of a file, or of the largest file of a folder; 0 if there is none."""
-    files = [written, *written.rglob("*")] if written.is_dir() else [written]
-    return max((path.stat().st_size for path in files if path.is_file()), default=0)
 
 
 def size_of(folder: Path) -> int:
@@ -64,11 +23,9 @@ def size_of(folder: Path) -> int:
 
 def record(attempt_folder: Path, needed: int) -> None:
     """Record the bytes that must be free, if the volume takes that."""
-    path = attempt_folder / FILE_NAME
-    with suppress(OSError):
-        path.write_text(json.dumps({"bytes": needed}) + "\n", encoding="utf-8")
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+    path, text = attempt_folder / FILE_NAME, json.dumps({"bytes": needed}) + "\n"
+    with suppress(StorageError):
+        files.write_output(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def recorded(attempt_folders: Iterable[Path]) -> int:

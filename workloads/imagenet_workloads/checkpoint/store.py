@@ -18,8 +18,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from imagenet_spec.names import ATTEMPTS_FOLDER
+from imagenet_workloads import files
 from imagenet_workloads.checkpoint import room
-from imagenet_workloads.checkpoint.atomic_folders import make_folder, remove, sync, temporary_path
 from imagenet_workloads.checkpoint.manifest import (
     FILE_NAME,
     CheckpointManifest,
@@ -97,7 +97,7 @@ class CheckpointStore:
             StorageError: The folder cannot be created.
         """
         # In this order, two attempts that start at the same time cannot both miss each other.
-        make_folder(self.attempt_folder)
+        files.make_output_folder(self.attempt_folder)
         latest = max(number for number, _ in _attempts(self._attempts))
         if latest > self._attempt:
             raise SupersededError(
@@ -119,7 +119,7 @@ class CheckpointStore:
             return
         attempts = (folder for _, folder in _attempts(self._attempts))
         needed = max(room.recorded(attempts), 0 if newest is None else room.size_of(newest))
-        if room.free_bytes(self.attempt_folder) < needed:
+        if files.free_bytes(self.attempt_folder) < needed:
             what = f"{self._attempts}: no room for a checkpoint"
             raise VolumeFullError(f"{what}: {self._remedy(f'{needed:,}')}", needed)
 
@@ -182,10 +182,10 @@ class CheckpointStore:
         """
         self.refuse_later_attempt()
         final = self._folder / position.name
-        temporary = temporary_path(final)
+        temporary = files.temporary_for(final)
         try:
             with self._storage_errors(final, temporary):
-                make_folder(self._folder)
+                files.make_output_folder(self._folder)
                 self._sweep()
                 temporary.mkdir()
                 yield temporary
@@ -218,7 +218,7 @@ class CheckpointStore:
             raise
         except Exception as error:
             # A framework's own writer has one error for a full volume and for much else.
-            full = room.full_error(self._folder, temporary)
+            full = files.full_error(self._folder, temporary)
             if full is None:
                 raise
             raise self._record_full(where, temporary, full) from error
@@ -232,7 +232,7 @@ class CheckpointStore:
         else:
             written = room.size_of(temporary)
             # The free bytes of a volume can leave out a quota, and say nothing of one file.
-            free = room.free_bytes(self._folder) if full.errno == errno.ENOSPC else 0
+            free = files.free_bytes(self._folder) if full.errno == errno.ENOSPC else 0
             needed = written + free + 1
             size = f"more than {written:,}"
         remedy = self._remedy(size, full.errno)
@@ -243,7 +243,7 @@ class CheckpointStore:
 
     def _remedy(self, size: str, number: int | None = None) -> str:
         """What to do if there is no room for a checkpoint of some bytes, by the error's number."""
-        free = room.free_bytes(self.attempt_folder)
+        free = files.free_bytes(self.attempt_folder)
         go_on = ""
         if (newest := next(iter(self._candidates()), None)) is not None:
             # As initFrom takes it: from the root of the volume, where a job has jobs/NAME-UID.
@@ -279,9 +279,9 @@ class CheckpointStore:
             if self._is_own_and_complete(final):
                 return
             # Damaged, or of another training that ran in this folder.
-            remove(final)
+            files.remove_folder(final)
         temporary.rename(final)
-        sync(self._folder)
+        files.sync(self._folder)
 
     def _is_own_and_complete(self, folder: Path) -> bool:
         try:
@@ -303,7 +303,7 @@ class CheckpointStore:
             if position <= written and self._is_own(folder)
         ]
         for folder in own[self._keep :]:
-            remove(folder)
+            files.remove_folder(folder)
 
     def _is_own(self, folder: Path) -> bool:
         try:
@@ -399,8 +399,8 @@ def _entries(folder: Path) -> list[Path]:
 def _seal(folder: Path, manifest: CheckpointManifest, worked: Callable[[], None]) -> None:
     """Sync the folder's files to the disk, then the manifest."""
     for path in folder.rglob("*"):
-        sync(path)
+        files.sync(path)
         worked()
     (folder / FILE_NAME).write_text(manifest.to_json(), encoding="utf-8")
-    sync(folder / FILE_NAME)
-    sync(folder)
+    files.sync(folder / FILE_NAME)
+    files.sync(folder)

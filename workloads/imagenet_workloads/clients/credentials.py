@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from imagenet_spec.names import IMAGENET_CREDENTIALS
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 
 
@@ -23,7 +23,7 @@ class Credentials:
 
     def has(self, key: str) -> bool:
         """Whether the Secret has a key."""
-        return self._folder is not None and regular_files.exists(self._folder / key)
+        return self._folder is not None and files.exists(self._folder / key)
 
     def read(self, key: str) -> str:
         """The value of a key, without the newline that an editor adds at its end.
@@ -34,7 +34,7 @@ class Credentials:
         if self._folder is None:
             raise InputError(f"the key {key} is missing: no Secret is given; write secretName")
         try:
-            return regular_files.read_bytes(self._folder / key).decode().rstrip("\r\n")
+            return files.read_bytes(self._folder / key).decode().rstrip("\r\n")
         except FileNotFoundError:
             raise InputError(f"the Secret lacks the key {key}; add it to the Secret") from None
         except (OSError, UnicodeDecodeError) as error:

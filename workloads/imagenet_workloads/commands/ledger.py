@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from imagenet_workloads.dataset import read_dataset
-    from imagenet_workloads.reading.records import open_split
+    from imagenet_workloads.records.split import open_split
     from imagenet_workloads.train.ledger_check import check, find_runs
 
     runs = find_runs(options.folder)

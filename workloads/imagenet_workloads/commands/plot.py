@@ -98,8 +98,7 @@ def _training(parsed: argparse.Namespace) -> "tuple[Figure, Path]":
 
 
 def _scaling(parsed: argparse.Namespace) -> "tuple[Figure, Path]":
-    from imagenet_workloads.telemetry.scaling import read_points
-    from imagenet_workloads.telemetry.scaling_plot import draw_scaling
+    from imagenet_workloads.telemetry.scaling_plot import draw_scaling, read_points
 
     table: Path = parsed.scaling
     figure = draw_scaling(read_points(table), parsed.title or table.stem)

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from xml.parsers import expat
 
+from imagenet_workloads.records.format import Box
+
 LARGEST = 1 << 16
 """The most bytes of an annotation; those of ILSVRC have at most a few thousand."""
 
@@ -26,15 +28,6 @@ _ROOT = "annotation"
 _SIZE = (_ROOT, "size")
 _OBJECT = (_ROOT, "object")
 _BOX = (*_OBJECT, "bndbox")
-
-
-class Box(NamedTuple):
-    """The edges of an object as fractions of the image's width and height, 0 to 1."""
-
-    xmin: float
-    ymin: float
-    xmax: float
-    ymax: float
 
 
 class Annotation(NamedTuple):

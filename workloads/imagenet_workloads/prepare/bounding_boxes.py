@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from imagenet_workloads.errors import InputError, of_field
-from imagenet_workloads.prepare.annotations import LARGEST, Box, parse
+from imagenet_workloads.prepare.annotations import LARGEST, parse
 from imagenet_workloads.prepare.containers import tar
 from imagenet_workloads.prepare.containers.archive import Kind
 from imagenet_workloads.prepare.plan import PlannedImage
@@ -25,6 +25,7 @@ from imagenet_workloads.prepare.source import Annotations
 from imagenet_workloads.prepare.stores.blob import Blob, readable
 from imagenet_workloads.prepare.stores.compressed import decompressed
 from imagenet_workloads.prepare.stores.remote import HeaderWindow
+from imagenet_workloads.records.format import Box
 
 _log = logging.getLogger(__name__)
 

@@ -16,11 +16,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.prepare.download import REMEDY, Download, Ranges, Whole, room
+from imagenet_workloads.prepare.download import (
+    BLOCK,
+    REMEDY,
+    Download,
+    Ranges,
+    Whole,
+    journal_of,
+    room,
+    take_over,
+)
 from imagenet_workloads.prepare.in_order import map_in_order
-from imagenet_workloads.prepare.partial_file import BLOCK, journal_of, take_over
 from imagenet_workloads.prepare.sources.cache import (
     ABANDONED_SECONDS,
     CachedFile,
@@ -78,7 +86,7 @@ def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
         StorageError: the volume has too little room, or cannot be written.
         WorkloadError: the server cannot be reached, or a file has changed meanwhile.
     """
-    atomic_files.make_folder(request.cache)
+    files.make_folder(request.cache)
     begun = _begin_all(request, recorder)
     downloads = [(file, one) for file, one in begun if not isinstance(one, Record)]
     total = sum(one.version.size for _, one in begun)
@@ -87,7 +95,7 @@ def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
     recorder.fetched(total - missing)
     # Images are compressed already, so an archive has about the same size without compression.
     content = sum(one.version.size for file, one in downloads if file.is_archive and one.is_packed)
-    atomic_files.require_space(
+    files.require_space(
         request.cache, missing + content, f"the fetch of {missing + content} bytes", REMEDY
     )
     with ExitStack() as connections:
@@ -98,7 +106,8 @@ def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
             with _one_version(file):
                 download.fetch(request.connections, recorder)
             _store(file, download)
-    return FetchResult(sum(_size(file) for file in request.files))
+    records = (file.entry.record() for file in request.files)
+    return FetchResult(sum(record.version.size for record in records if record is not None))
 
 
 @contextmanager
@@ -113,16 +122,11 @@ def _one_version(file: FileToFetch) -> Iterator[None]:
         ) from error
 
 
-def _size(file: FileToFetch) -> int:
-    record = file.entry.record()
-    return 0 if record is None else record.version.size
-
-
 def _begin_all(
     request: FetchRequest, recorder: PreparationRecorder
 ) -> list[tuple[FileToFetch, Record | Download]]:
     """Begins many files at the same time, and then the lists of them."""
-    files = [file for file in request.files if not file.is_list]
+    contents = [file for file in request.files if not file.is_list]
     lists = [file for file in request.files if file.is_list]
     recorder.fetch_files(len(request.files))
     _log.info("asking for the versions of %d files", len(request.files))
@@ -132,8 +136,8 @@ def _begin_all(
         recorder.fetch_asked()
         return found
 
-    begun = map_in_order(begin, files, request.connections)
-    return [*zip(files, begun, strict=True), *((one, begin(one)) for one in lists)]
+    begun = map_in_order(begin, contents, request.connections)
+    return [*zip(contents, begun, strict=True), *((one, begin(one)) for one in lists)]
 
 
 def _begin(file: FileToFetch, owner: str) -> Record | Download:
@@ -152,9 +156,9 @@ def _begin(file: FileToFetch, owner: str) -> Record | Download:
         file.entry.keep(record)
         _clean_up(file, path, record)
         return record
-    with atomic_files.telling_where(folder):
+    with files.storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    atomic_files.sweep(folder, ABANDONED_SECONDS)
+    files.sweep(folder, ABANDONED_SECONDS)
     if isinstance(blob, WholeFile):
         return Whole(blob, path)
     take_over(path, temporary, blob.version.to_document())
@@ -180,10 +184,11 @@ def _store(file: FileToFetch, download: Download) -> None:
         _check(file, path)
     content = _decompress(file, path) if file.is_archive else path
     size = content.stat().st_size
-    name = f"{_digest(version, file.checksum)}-{file.name}"
-    with atomic_files.telling_where(folder):
+    described = json.dumps([version.to_document(), file.checksum])
+    name = f"{hashlib.sha256(described.encode()).hexdigest()[:12]}-{file.name}"
+    with files.storage_errors(folder):
         content.rename(folder / name)
-    atomic_files.sync_folder(folder)
+        files.sync(folder)
     record = Record(version, file.checksum, name, size)
     file.entry.store(record)
     _clean_up(file, path, record)
@@ -195,7 +200,7 @@ def _clean_up(file: FileToFetch, path: Path, record: Record) -> None:
     Only one version is kept, and those that other jobs may still read: an archive may take most of
     the volume.
     """
-    oldest = atomic_files.volume_clock(file.entry.folder) - ABANDONED_SECONDS
+    oldest = files.volume_clock(file.entry.folder) - ABANDONED_SECONDS
     kept = {record.content, *file.entry.kept_for_others(oldest)}
     former = [
         entry
@@ -205,7 +210,7 @@ def _clean_up(file: FileToFetch, path: Path, record: Record) -> None:
     for left in (path, journal_of(path), _content_of(path), *former):
         left.unlink(missing_ok=True)
     for folder in file.stale_folders():
-        with atomic_files.telling_where(folder):
+        with files.storage_errors(folder):
             shutil.rmtree(folder, onerror=_ignore_missing)
 
 
@@ -258,8 +263,3 @@ def _decompress(file: FileToFetch, path: Path) -> Path:
         return content
     finally:
         blob.close()
-
-
-def _digest(version: Version, checksum: str) -> str:
-    text = json.dumps([version.to_document(), checksum])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

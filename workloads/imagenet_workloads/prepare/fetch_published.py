@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from imagenet_workloads import files
 from imagenet_workloads.clients.folders import RemoteFolder
 from imagenet_workloads.dataset import FILE_NAME, Shard
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import atomic_files
-from imagenet_workloads.reading.remote_records import read_remote_dataset
+from imagenet_workloads.records.remote import read_remote_dataset
 
 # Of a request.
 _BLOCK = 8 << 20
@@ -37,7 +37,7 @@ def run(source: RemoteFolder, target: Path, threads: int) -> int:
         WorkloadError: The server cannot be reached.
     """
     sealed = read_remote_dataset(source)
-    atomic_files.make_folder(target)
+    files.make_folder(target)
     shards = [*sealed.train.shards, *sealed.validation.shards]
     with ThreadPoolExecutor(threads, thread_name_prefix="fetch") as pool:
         jobs = [pool.submit(_fetch_shard, source, target, shard) for shard in shards]
@@ -79,12 +79,12 @@ def _fetch_shard(source: RemoteFolder, target: Path, shard: Shard) -> int:
     # Training does not need the sidecar.
     with suppress(InputError):
         fetched += _fetch_file(source, target, path.with_suffix(".json").name)
-    atomic_files.write_chunks(path, blocks(source, shard))
+    files.write_chunks(path, blocks(source, shard))
     _log.info("%s is fetched", shard.record)
     return fetched + shard.bytes
 
 
 def _fetch_file(source: RemoteFolder, target: Path, name: str) -> int:
     content = source.read_whole(name)
-    atomic_files.write_file(target / name, content)
+    files.write_file(target / name, content)
     return len(content)

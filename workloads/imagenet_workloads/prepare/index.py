@@ -18,14 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads import dataset as datasets
+from imagenet_workloads import files
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.errors import InputError, of_field
 from imagenet_workloads.prepare import (
-    atomic_files,
     class_words,
     codecs,
-    estimate,
-    formats,
     limits,
     listing_journal,
     sealed_dataset,
@@ -46,10 +44,11 @@ from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images, 
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan
 from imagenet_workloads.prepare.scan import Scan, scan
 from imagenet_workloads.prepare.source import Annotations, ReadingEstimate, Source, Validation
-from imagenet_workloads.prepare.source_sample import SourceSample
+from imagenet_workloads.prepare.source_sample import SourceSample, estimate_bytes
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
 from imagenet_workloads.prepare.split import Classes
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile, readable
+from imagenet_workloads.records import format_named
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)
@@ -164,12 +163,12 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     """
     if request.codec != AUTO:
         codecs.choose(request.codec)
-    atomic_files.make_folder(request.data / "datasets")
+    files.make_folder(request.data / "datasets")
     request.source.scratch = request.data
     before = TRAFFIC.requests
     with (
-        atomic_files.unnamed_file(request.data) as rows,
-        atomic_files.unnamed_file(request.data) as own_rows,
+        files.unnamed_file(request.data) as rows,
+        files.unnamed_file(request.data) as own_rows,
         listing_journal.kept(request.source, request.data / "datasets"),
     ):
         found = scan(request.source, rows, recorder.listed)
@@ -389,7 +388,7 @@ def _plan(
     images = {name: len(part.numbers) for name, part in parts.items()}
     # Drawn validation images are of the training images' scan.
     scans = {id(part.scan): part.scan for part in parts.values()}.values()
-    format = formats.named(request.options.format)
+    format = format_named(request.options.format)
     words = _words(request, classes)
     boxes_hash = None if boxes is None else boxes.fingerprint()
     counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
@@ -499,12 +498,12 @@ def _words(request: IndexRequest, classes: Classes) -> dict[str, str]:
 def _leave(
     dataset: Path, plan: Plan, samples: Mapping[str, SourceSample], max_skipped_fraction: float
 ) -> None:
-    atomic_files.make_folder(dataset)
-    atomic_files.sweep(dataset, atomic_files.ABANDONED_SECONDS)
-    format, codec = formats.named(plan.options.format), codecs.choose(plan.writer.codec)
+    files.make_folder(dataset)
+    files.sweep(dataset, files.ABANDONED_SECONDS)
+    format, codec = format_named(plan.options.format), codecs.choose(plan.writer.codec)
     recipe = Recipe(plan.options.resize, plan.options.quality)
-    needed = sum(estimate.bytes_of(one, recipe, codec, format) for one in samples.values())
-    atomic_files.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
+    needed = sum(estimate_bytes(one, recipe, codec, format) for one in samples.values())
+    files.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
     limits.write(dataset, max_skipped_fraction)
 
 

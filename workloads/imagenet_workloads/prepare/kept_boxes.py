@@ -9,13 +9,13 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.dataset import BoundingBoxes, damaged
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.annotations import Box
 from imagenet_workloads.prepare.bounding_boxes import AnnotatedImage
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, PlannedImage
 from imagenet_workloads.prepare.sources.prepared import SealedSplit
+from imagenet_workloads.records.format import Box
 
 _Boxes = tuple[Box, ...]
 
@@ -69,7 +69,7 @@ def _read(path: Path, sha256: str) -> Mapping[str, dict[int, _Boxes]]:
         InputError: The file cannot be read, or has other bytes.
     """
     try:
-        content = regular_files.read_bytes(path)
+        content = files.read_bytes(path)
     except OSError as error:
         raise damaged(path, f"cannot be read: {error.strerror}") from error
     if hashlib.sha256(content).hexdigest() != sha256:

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.shards import SkippedImage
 from imagenet_workloads.prepare.stores.blob import readable
 
@@ -33,7 +33,7 @@ def write(dataset: Path, max_skipped_fraction: float) -> None:
     content = json.dumps({"maxSkippedFraction": max_skipped_fraction}).encode() + b"\n"
     path = dataset / _FILE
     if not path.exists() or path.read_bytes() != content:
-        atomic_files.write_file(path, content)
+        files.write_file(path, content)
 
 
 def read(dataset: Path, images: int) -> int:

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import StorageError
-from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.source import Journal, Notes, Source
 
 _PREFIX = ".listing-"
@@ -41,7 +41,7 @@ class ListingJournal(Journal):
         self._path = path
         self._lock = threading.Lock()
         self._places: dict[str, tuple[int, int]] = {}
-        with atomic_files.telling_where(path):
+        with files.storage_errors(path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         self._read()
 
@@ -76,13 +76,13 @@ class ListingJournal(Journal):
 
     def _add(self, entry: bytes) -> None:
         line = b"%08x %s\n" % (zlib.crc32(entry), entry)
-        with self._lock, atomic_files.telling_where(self._path):
+        with self._lock, files.storage_errors(self._path):
             while line:
                 line = line[os.write(self._descriptor, line) :]
 
     def _read(self) -> None:
         line, end = b"\n", 0
-        with atomic_files.telling_where(self._path), self._path.open("rb") as file:
+        with files.storage_errors(self._path), self._path.open("rb") as file:
             for line in file:
                 start, end = end, end + len(line)
                 checksum, entry = line[:8], line[9:].removesuffix(b"\n")
@@ -139,8 +139,8 @@ def _name(source: Source) -> str | None:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    with atomic_files.telling_where(folder):
-        now = atomic_files.volume_clock(folder)
+    with files.storage_errors(folder):
+        now = files.volume_clock(folder)
         for entry in os.scandir(folder):
             if entry.name.startswith(_PREFIX):
                 with suppress(FileNotFoundError):

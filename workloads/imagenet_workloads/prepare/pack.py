@@ -8,7 +8,7 @@ of threads, nor memory on the number of images.
 import gc
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import cv2
+import simplejpeg
 
 from imagenet_workloads import dataset as datasets
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import atomic_files, image_metadata, limits, shards
+from imagenet_workloads.prepare import image_metadata, limits, shards
 from imagenet_workloads.prepare import plan as plans
-from imagenet_workloads.prepare.annotations import Box, upright
+from imagenet_workloads.prepare.annotations import upright
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import (
@@ -33,16 +34,14 @@ from imagenet_workloads.prepare.codecs.codec import (
 )
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
-from imagenet_workloads.prepare.decode_sample import DecodeSample
-from imagenet_workloads.prepare.formats.format import ShardWriter, StoredImage
+from imagenet_workloads.prepare.image_reads import ImageRead, read_ahead, read_in_order
 from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
-from imagenet_workloads.prepare.read_ahead import ImageRead, read_ahead
 from imagenet_workloads.prepare.shards import ImageBoxes, Sidecar, SkippedImage
 from imagenet_workloads.prepare.source import Source
-from imagenet_workloads.prepare.spool import read_in_order
 from imagenet_workloads.prepare.stores.blob import readable
 from imagenet_workloads.prepare.transcode import transcode
+from imagenet_workloads.records.format import Box, ShardWriter, StoredImage
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
 _log = logging.getLogger(__name__)
@@ -54,6 +53,8 @@ _MOST_NAMED = 1000
 # Extra threads: while one waits for the disk or the interpreter, another works.
 _SPARE = 1
 _SECONDS_BETWEEN_LINES = 10.0
+# Images whose decoding is measured: few, so that it takes less than a hundredth of a shard's time.
+_SAMPLE = 16
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,30 @@ class _Damaged(NamedTuple):
     reason: str
 
 
+class _DecodeSample:
+    """A few packed images, with which pack measures how many of them one core decodes in a second.
+
+    Training decodes the same images. Its reader crops first, so it decodes somewhat more. They are
+    the first of the first shard, which is a random choice: records are shuffled.
+    """
+
+    def __init__(self) -> None:
+        self._jpegs: list[bytes] = []
+
+    def offer(self, images: Iterable[StoredImage]) -> None:
+        if len(self._jpegs) < _SAMPLE:
+            self._jpegs += [image.jpeg for image in images]
+            del self._jpegs[_SAMPLE:]
+
+    def images_per_second(self) -> float | None:
+        """Return the images divided by the CPU time that decoding them takes; None without any."""
+        started = time.thread_time()
+        for jpeg in self._jpegs:
+            simplejpeg.decode_jpeg(jpeg, fastdct=False, fastupsample=False)
+        seconds = time.thread_time() - started
+        return len(self._jpegs) / seconds if seconds > 0 else None
+
+
 class _Batch(NamedTuple):
     """The results of a batch of images, and their colour statistics."""
 
@@ -104,12 +129,12 @@ def run(request: PackRequest, recorder: PreparationRecorder) -> float | None:
     dataset = plans.folder_of(request.data, request.key)
     wanted = _wanted(plan, request.shard)
     recorder.planned(sum(shard.images for shard in wanted))
-    if regular_files.exists(dataset / datasets.FILE_NAME):
+    if files.exists(dataset / datasets.FILE_NAME):
         _log.info("%s is already sealed", dataset)
         missing: list[PlannedShard] = []
     else:
-        atomic_files.make_folder(dataset)
-        atomic_files.sweep(dataset, atomic_files.ABANDONED_SECONDS)
+        files.make_folder(dataset)
+        files.sweep(dataset, files.ABANDONED_SECONDS)
         missing = [shard for shard in wanted if not shards.is_whole(dataset, shard)]
     for shard in wanted:
         if shard not in missing:
@@ -146,7 +171,7 @@ def _pack_all(
     gc.freeze()
     codec = choose(plan.writer.codec)
     allowed = limits.read(dataset, plan.images())
-    sample = DecodeSample()
+    sample = _DecodeSample()
     sources = {
         split: request.open_source(Fields(plan.sources[split], f"sources.{split}"))
         for split in sorted({shard.split for shard in missing})
@@ -249,7 +274,7 @@ class _Packing:
         shard: PlannedShard,
         allowed: int,
         recorder: PreparationRecorder,
-        sample: DecodeSample,
+        sample: _DecodeSample,
     ) -> None:
         self._dataset = dataset
         self._plan = plan
@@ -276,22 +301,22 @@ class _Packing:
     def write(self, work: _Work, threads: int) -> None:
         """Write the shard, unless it has too many damaged images."""
         with ExitStack() as stack:
-            files = [
-                stack.enter_context(atomic_files.NewFile(self._dataset / name))
+            new_files = [
+                stack.enter_context(files.NewFile(self._dataset / name))
                 for name in self._shard.files
             ]
-            writer = self._shard.format.writer(*(new.file for new in files))
+            writer = self._shard.format.writer(*(new.file for new in new_files))
             images = plans.read_images(self._dataset, self._shard)
             for batch in _batches(work.reads(images, self._dataset), work, threads):
                 self._take(writer, batch)
-                files[0].write_behind()
+                new_files[0].write_behind()
                 if self.is_hopeless:
                     break
             if self.has_too_many:
                 return
-            for new in files:
+            for new in new_files:
                 new.finish()
-            self._publish(writer, files)
+            self._publish(writer, new_files)
 
     def _take(self, writer: ShardWriter, batch: _Batch) -> None:
         whole: list[StoredImage] = []
@@ -306,7 +331,7 @@ class _Packing:
         if self.has_too_many:
             return
         before = writer.bytes
-        with atomic_files.telling_where(self._dataset / self._shard.record):
+        with files.storage_errors(self._dataset / self._shard.record):
             writer.append(whole)
         self._statistics += batch.statistics
         self._sample.offer(whole)
@@ -318,7 +343,7 @@ class _Packing:
         self.skipped.append(SkippedImage(image.name, self._plan.classes[image.label], reason))
         self._recorder.skipped()
 
-    def _publish(self, writer: ShardWriter, files: list[atomic_files.NewFile]) -> None:
+    def _publish(self, writer: ShardWriter, new_files: list[files.NewFile]) -> None:
         if shards.is_whole(self._dataset, self._shard):
             _log.info("another run finished %s", self._shard.name)
             return
@@ -335,10 +360,11 @@ class _Packing:
             boxes=tuple(self._boxes),
         )
         try:
-            for new in files:
+            for new in new_files:
                 new.publish()
-            atomic_files.sync_folder(self._dataset)
-            atomic_files.write_file(self._dataset / self._shard.sidecar, sidecar.to_json().encode())
+            with files.storage_errors(self._dataset):
+                files.sync(self._dataset)
+            files.write_file(self._dataset / self._shard.sidecar, sidecar.to_json().encode())
         except FileNotFoundError:
             # Another run with this key may have sealed the dataset and deleted temporary files.
             if not shards.is_whole(self._dataset, self._shard):

@@ -5,23 +5,20 @@ atomically. Shards, their sidecars and dataset.json are beside it.
 """
 
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from imagenet_workloads import dataset as datasets
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.dataset import WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import atomic_files, formats
-from imagenet_workloads.prepare.annotations import Box
 from imagenet_workloads.prepare.dataset_key import DatasetOptions
-from imagenet_workloads.prepare.formats.format import INDEX_SUFFIX, Format
+from imagenet_workloads.records import format_named
+from imagenet_workloads.records.format import INDEX_SUFFIX, Box, Format
 
 VERSION = 1
 # Lines of a shard's list that are parsed together: one by one takes three times as long.
@@ -161,6 +158,7 @@ class Plan:
             raise fields.wrong("version", f"is not {VERSION}, which this program reads")
         writer, sources = fields.object("writer"), fields.object("sources")
         options = DatasetOptions.from_fields(fields.object("options"))
+        format = format_named(options.format)
         return cls(
             key=fields.text("key"),
             writer=WriterVersion(version=writer.text("version"), codec=writer.text("codec")),
@@ -173,7 +171,12 @@ class Plan:
             bounding_boxes=fields.counts("boundingBoxes") if fields.has("boundingBoxes") else {},
             decision=fields.object("decision").values if fields.has("decision") else {},
             sources={split: sources.object(split).values for split in sources.values},
-            shards=_read_shards(fields, formats.named(options.format)),
+            shards=tuple(
+                PlannedShard(
+                    shard.text("split"), shard.file_name("name"), shard.integer("images"), format
+                )
+                for shard in fields.objects("shards")
+            ),
         )
 
 
@@ -188,13 +191,6 @@ def name_shards(split: str, sizes: Iterable[int], format: Format) -> tuple[Plann
     return tuple(
         PlannedShard(split, f"{_PREFIXES[split]}-{number:05}-of-{len(images):05}", size, format)
         for number, size in enumerate(images)
-    )
-
-
-def _read_shards(fields: Fields, format: Format) -> tuple[PlannedShard, ...]:
-    return tuple(
-        PlannedShard(shard.text("split"), shard.file_name("name"), shard.integer("images"), format)
-        for shard in fields.objects("shards")
     )
 
 
@@ -225,10 +221,7 @@ def _lines(path: Path) -> int | None:
 
 def remove(dataset: Path) -> None:
     """Remove a damaged plan, if there is one."""
-    aside = atomic_files.temporary_for(dataset / _FOLDER)
-    with suppress(FileNotFoundError):
-        (dataset / _FOLDER).rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    files.remove_folder(dataset / _FOLDER, ignore_errors=True)
 
 
 def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]]) -> None:
@@ -242,11 +235,11 @@ def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]
     Raises:
         StorageError: It cannot be written.
     """
-    with atomic_files.new_folder(dataset / _FOLDER) as folder:
+    with files.new_folder(dataset / _FOLDER) as folder:
         for shard in plan.shards:
             content = (_line(image) for image in images[shard.name])
-            atomic_files.write_chunks(folder / _images_file(shard), content)
-        atomic_files.write_file(folder / _FILE, plan.to_json().encode())
+            files.write_chunks(folder / _images_file(shard), content)
+        files.write_file(folder / _FILE, plan.to_json().encode())
 
 
 def update_sources(dataset: Path, plan: Plan) -> None:
@@ -258,7 +251,7 @@ def update_sources(dataset: Path, plan: Plan) -> None:
     """
     path = dataset / _FOLDER / _FILE
     if Plan.from_fields(Fields.read(path)).sources != plan.sources:
-        atomic_files.write_file(path, plan.to_json().encode())
+        files.write_file(path, plan.to_json().encode())
 
 
 def read(data: Path, key: str) -> Plan:
@@ -268,8 +261,8 @@ def read(data: Path, key: str) -> Plan:
         InputError: There is none, or it is invalid.
     """
     path = folder_of(data, key) / _FOLDER / _FILE
-    if not regular_files.exists(path):
-        regular_files.require_no_file(data)
+    if not files.exists(path):
+        files.require_no_file(data)
         raise InputError(
             f"{data}: has no plan for a dataset {key}; run imagenet-index first, and give its key"
         )

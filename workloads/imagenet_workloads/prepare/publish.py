@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.clients.folders import BucketFolder
 from imagenet_workloads.clients.s3 import NoObjectError
 from imagenet_workloads.dataset import FILE_NAME, Dataset, Shard, Split, damaged, read_dataset
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.reading import record_sums
-from imagenet_workloads.reading.records import Records, open_split
+from imagenet_workloads.records import record_sums
+from imagenet_workloads.records.split import Records, open_split
 
 # A read from the volume, of whole records, and thus a piece of an upload.
 _READ_BYTES = 1 << 20
@@ -99,7 +99,7 @@ def _upload_shard(dataset: Path, format: str, shard: Shard, target: BucketFolder
     uploaded = shard.bytes
     sidecar = Path(shard.record).with_suffix(".json").name
     for beside in (shard.index, sidecar):
-        if beside is not None and regular_files.exists(dataset / beside):
+        if beside is not None and files.exists(dataset / beside):
             uploaded += _upload_file(dataset / beside, target)
     content = record_sums.encode(lengths, sums, shard)
     target.bucket.write(target.key(name), content)
@@ -137,6 +137,6 @@ def _pieces(
 
 
 def _upload_file(path: Path, target: BucketFolder) -> int:
-    content = regular_files.read_bytes(path)
+    content = files.read_bytes(path)
     target.bucket.write(target.key(path.name), content)
     return len(content)

@@ -16,8 +16,9 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import atomic_files, heif
+from imagenet_workloads.prepare import heif
 from imagenet_workloads.prepare.entry_names import IMAGE_SUFFIXES
 from imagenet_workloads.prepare.layouts.choice import count
 from imagenet_workloads.prepare.source import Image, Notes, Source
@@ -93,11 +94,11 @@ class Scan:
             StorageError: The volume is full.
         """
         self._write()
-        with atomic_files.telling_where(self._folder):
+        with files.storage_errors(self._folder):
             self._rows.flush()
 
     def _write(self) -> None:
-        with atomic_files.telling_where(self._folder):
+        with files.storage_errors(self._folder):
             self._rows.writelines(self._waiting)
         self._hash.update(b"".join(self._hashed))
         self._waiting, self._hashed = [], []
@@ -162,6 +163,6 @@ def _instead(notes: Notes) -> str:
     if notes.ignored:
         suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
         verb = "is" if notes.ignored == 1 else "are"
-        files = count(notes.ignored, "file")
-        found.append(f"{files} that {verb} not named like images ({suffixes})")
+        ignored = count(notes.ignored, "file")
+        found.append(f"{ignored} that {verb} not named like images ({suffixes})")
     return f", only {' and '.join(found)}; give a folder or archive that does" if found else ""

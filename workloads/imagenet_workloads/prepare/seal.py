@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from imagenet_workloads import dataset as datasets
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.dataset import Dataset, Shard, Split
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import atomic_files, limits, shards
+from imagenet_workloads.prepare import limits, shards
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedShard
@@ -46,15 +46,15 @@ def run(data: Path, key: str, threads: int) -> None:
     """
     plan = plans.read(data, key)
     dataset = plans.folder_of(data, key)
-    if regular_files.exists(dataset / datasets.FILE_NAME):
+    if files.exists(dataset / datasets.FILE_NAME):
         _log.info("%s is already sealed", dataset)
         return
-    atomic_files.make_folder(dataset)
+    files.make_folder(dataset)
     sidecars = _check_all(dataset, plan, threads)
     skipped = [image for sidecar in sidecars.values() for image in sidecar.skipped]
     if skipped:
         lines = [json.dumps(image.to_document()) + "\n" for image in skipped]
-        atomic_files.write_file(dataset / REPORT, "".join(lines).encode())
+        files.write_file(dataset / REPORT, "".join(lines).encode())
     allowed = limits.read(dataset, plan.images())
     if len(skipped) > allowed:
         raise limits.too_many(
@@ -64,8 +64,8 @@ def run(data: Path, key: str, threads: int) -> None:
     sealed = _dataset(plan, sidecars, skipped, boxes)
     _require_images(sealed, plan)
     # Before the dataset is sealed, because no run cleans up after that.
-    atomic_files.sweep(dataset, older_than=0)
-    atomic_files.write_file(dataset / datasets.FILE_NAME, sealed.to_json().encode())
+    files.sweep(dataset, older_than=0)
+    files.write_file(dataset / datasets.FILE_NAME, sealed.to_json().encode())
     _log.info("%s is sealed: %d images", dataset, sealed.train.images + sealed.validation.images)
 
 
@@ -95,7 +95,7 @@ def verify(data: Path, key: str, threads: int) -> None:
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
         found = dict(zip(plan.shards, pool.map(damage, plan.shards), strict=True))
     damaged = {shard: what for shard, what in found.items() if what}
-    is_sealed = regular_files.exists(dataset / datasets.FILE_NAME)
+    is_sealed = files.exists(dataset / datasets.FILE_NAME)
     boxes_differ = is_sealed and _boxes_differ(dataset, datasets.read_dataset(dataset))
     if not damaged and not boxes_differ:
         return
@@ -276,7 +276,7 @@ def _write_boxes(
                 digest.update(line)
                 yield line
 
-    atomic_files.write_chunks(dataset / BOXES, lines())
+    files.write_chunks(dataset / BOXES, lines())
     # Damaged images, which were planned too, have no boxes.
     counts = {**plan.bounding_boxes, "images": images, "boxes": boxes}
     return datasets.BoundingBoxes(counts, BOXES, digest.hexdigest())
@@ -323,10 +323,14 @@ def _split(plan: Plan, sidecars: dict[str, Sidecar], split: str) -> Split:
     return Split(
         images=sum(part.records for part in parts),
         per_class=tuple(per_class) or (0,) * len(plan.classes),
-        shards=tuple(_sealed(shard, part) for shard, part in zip(planned, parts, strict=True)),
+        shards=tuple(
+            Shard(
+                shard.record,
+                None if part.index_sha256 is None else shard.index,
+                part.records,
+                part.bytes,
+                part.record_sha256,
+            )
+            for shard, part in zip(planned, parts, strict=True)
+        ),
     )
-
-
-def _sealed(shard: PlannedShard, part: Sidecar) -> Shard:
-    index = None if part.index_sha256 is None else shard.index
-    return Shard(shard.record, index, part.records, part.bytes, part.record_sha256)

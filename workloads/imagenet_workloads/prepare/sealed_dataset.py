@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from imagenet_workloads import dataset as datasets
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare import limits
 from imagenet_workloads.prepare.plan import Plan
@@ -11,7 +11,7 @@ from imagenet_workloads.prepare.plan import Plan
 
 def exists(dataset: Path) -> bool:
     """Whether a folder has a sealed dataset."""
-    return regular_files.exists(dataset / datasets.FILE_NAME)
+    return files.exists(dataset / datasets.FILE_NAME)
 
 
 def check(dataset: Path, plan: Plan, max_skipped_fraction: float) -> datasets.Dataset:

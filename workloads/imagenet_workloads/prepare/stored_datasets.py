@@ -17,9 +17,9 @@ from imagenet_workloads.clients.folders import BucketFolder, RemoteFolder
 from imagenet_workloads.dataset import FILE_NAME, Dataset, Shard, read_dataset
 from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.prepare import fetch_published, seal
-from imagenet_workloads.reading import record_sums
-from imagenet_workloads.reading.records import read_index
-from imagenet_workloads.reading.remote_records import open_remote_split, read_remote_dataset
+from imagenet_workloads.records import record_sums
+from imagenet_workloads.records.remote import open_remote_split, read_remote_dataset
+from imagenet_workloads.records.split import read_index
 
 Location = Path | RemoteFolder
 

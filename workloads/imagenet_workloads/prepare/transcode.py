@@ -30,8 +30,8 @@ from imagenet_workloads.prepare.codecs.codec import (
     target_size,
 )
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
-from imagenet_workloads.prepare.formats.format import LARGEST_JPEG
 from imagenet_workloads.prepare.source import Source
+from imagenet_workloads.records.format import LARGEST_JPEG
 
 # No image of so few pixels has more bytes, in any format.
 LARGEST_FILE = 1 << 30

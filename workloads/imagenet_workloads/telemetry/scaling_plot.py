@@ -1,9 +1,13 @@
 """Plots speedup with the ideal line, and images/s, over the number of workers or GPUs.
 
-The plot of `imagenet-plot --scaling`, with the data of `scaling`.
+The plot of `imagenet-plot --scaling`. The numbers are the CSV table of `imagenetctl scale`; another
+program may write the same columns.
 """
 
+import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -12,8 +16,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
+from imagenet_workloads.errors import InputError
 from imagenet_workloads.telemetry.plot import QUIET_COLOUR, style
-from imagenet_workloads.telemetry.scaling import GPUS, Point
+
+WORKERS = "workers"
+GPUS = "GPUs"
+ON_CPUS = "workers on CPUs, a stand-in for GPUs"
+
+COLUMNS = ("strategy", "workers", "images_per_second", "speedup")
 
 # From Okabe and Ito's palette. The second strategy of a colour is dashed; the markers are for black
 # and white.
@@ -22,6 +32,56 @@ _MARKS = "osD^vPX*"
 _DASHES = ("-", "--", "-.", ":")
 # From this ratio of largest to smallest number on, the axis is logarithmic.
 _WIDE = 8
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a sweep.
+
+    Attributes:
+        number: The number of workers, or of GPUs.
+        images_per_second: The speed of all workers.
+        speedup: The speedup over one worker or GPU.
+        unit: What is counted; a sweep has one unit.
+    """
+
+    number: int
+    images_per_second: float
+    speedup: float
+    unit: str = WORKERS
+
+
+def read_points(path: Path) -> dict[str, list[Point]]:
+    """Return the points of each series by their number, without those that have no speed.
+
+    A series is a strategy, or a network with one.
+
+    Raises:
+        InputError: The file is not such a table, or has no point.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+            if missing:
+                raise InputError(f"{path}: has no column {missing[0]!r}; write {','.join(COLUMNS)}")
+            lines = [line for line in reader if line["speedup"]]
+        found: dict[str, list[Point]] = {}
+        for line in lines:
+            point = Point(
+                int(line.get("gpus") or 0) or int(line["workers"]),
+                float(line["images_per_second"]),
+                float(line["speedup"]),
+                {"": WORKERS, "0": ON_CPUS}.get(line.get("gpus") or "", GPUS),
+            )
+            network = line.get("network")
+            name = f"{network}, {line['strategy']}" if network else line["strategy"]
+            found.setdefault(name, []).append(point)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    if not found:
+        raise InputError(f"{path}: has no point with a speed, so there is nothing to plot")
+    return {name: sorted(points, key=lambda point: point.number) for name, points in found.items()}
 
 
 def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figure:

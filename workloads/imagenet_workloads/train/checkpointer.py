@@ -22,19 +22,18 @@ from imagenet_spec.program.train import (
     STALLS_PER_INTERVAL,
     OutputOptions,
 )
-from imagenet_workloads.checkpoint.atomic_folders import make_folder
+from imagenet_workloads import files
 from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Position
+from imagenet_workloads.data.worker_data import TrainingData
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.file_growth import growth_reported
-from imagenet_workloads.train.data import TrainingData
 from imagenet_workloads.train.framework import Learner, Snapshot
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger
 from imagenet_workloads.train.receipts import FILE_NAME, Receipt, Receipts
 from imagenet_workloads.train.reporter import Reporter
-from imagenet_workloads.train.result import put
 from imagenet_workloads.train.stalls import Stalls
 
 _log = logging.getLogger(__name__)
@@ -92,7 +91,7 @@ class Checkpointer:
         termination.is_writing = self._writes_alone
         self._report_stall()
         if options.model_prefix and group.rank == 0:
-            make_folder(Path(options.model_prefix).parent)
+            files.make_output_folder(Path(options.model_prefix).parent)
 
     @property
     def receipts(self) -> Sequence[Receipt]:
@@ -315,7 +314,9 @@ class Checkpointer:
     ) -> Then:
         receipts.add_later(checkpoints, position, snapshot.state())
         text = receipts.to_json()
-        put(self._store.attempt_folder / FILE_NAME, lambda path: path.write_text(text))
+        files.write_output(
+            self._store.attempt_folder / FILE_NAME, lambda path: path.write_text(text)
+        )
         return lambda: None
 
     def _write_progress(self, folder: Path, position: Position) -> None:

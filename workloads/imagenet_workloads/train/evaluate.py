@@ -6,9 +6,9 @@ process that loads the saved model.
 
 from collections.abc import Callable
 
+from imagenet_workloads.data.worker_data import ValidationData
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train.counts import Counts, OutputCounts
-from imagenet_workloads.train.data import ValidationData
 from imagenet_workloads.train.framework import Learner
 from imagenet_workloads.train.group import Group
 

@@ -12,8 +12,8 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.telemetry.events import Event
-from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.group import Flags, Group
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint

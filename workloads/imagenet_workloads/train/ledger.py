@@ -1,7 +1,7 @@
 """The ledger of an attempt: which records each worker has trained, and at which positions.
 
 The loop records a batch after its step, and a thread writes it soon. An identity comes from the
-record's own bytes (`reading.record_formats`), never from its position: so what was read can differ
+record's own bytes (`records`), never from its position: so what was read can differ
 from what should have been, and `ledger_check` finds that.
 
     attempts/rN/ledger/epoch-0003-image-00000224-worker-00000-of-00002
@@ -26,10 +26,10 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from imagenet_workloads.checkpoint.atomic_folders import make_folder, sync
+from imagenet_workloads import files
+from imagenet_workloads.data.order import Integers, worker_positions
+from imagenet_workloads.data.worker_data import RecordsRead
 from imagenet_workloads.errors import InputError, StorageError, output_error
-from imagenet_workloads.train.data import RecordsRead
-from imagenet_workloads.train.order import Integers, worker_positions
 
 FOLDER = "ledger"
 VERSION = 1
@@ -130,7 +130,7 @@ class Ledger:
             StorageError: it cannot be written.
         """
         self._folder, self._at_once = folder / FOLDER, at_once
-        make_folder(self._folder)
+        files.make_output_folder(self._folder)
         self._path = self._folder / head.file_name
         try:
             for path in self._folder.iterdir():
@@ -168,7 +168,7 @@ class Ledger:
         self._write()
         try:
             os.fsync(self._file.fileno())
-            sync(self._folder)
+            files.sync(self._folder)
         except OSError as error:
             raise self._error(error) from error
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imagenet_spec.names import EVERY_ATTEMPT
+from imagenet_workloads.data.order import Integers, Order
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.ledger import FOLDER, Identities, LedgerFile, Start
-from imagenet_workloads.train.order import Integers, Order
 
 # Of each kind in an epoch; a wrong reader may have as many as there are images.
 MOST_MISTAKES = 5

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from imagenet_spec.metrics import Phase
 from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.counts import Counts, OutputCounts
-from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.evaluate import evaluate
 from imagenet_workloads.train.framework import Learner, Outputs
 from imagenet_workloads.train.group import Flags, Group

@@ -12,8 +12,6 @@ Written by rank 0 into its attempt's folder.
 """
 
 import json
-import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,11 +20,10 @@ from typing import Any
 
 from imagenet_spec.metrics import TimePhase
 from imagenet_spec.names import RESULT_FILE
-from imagenet_workloads.checkpoint import room
-from imagenet_workloads.errors import output_error
+from imagenet_workloads import files
+from imagenet_workloads.data.inputs import Inputs
 from imagenet_workloads.telemetry.events import Read
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.receipts import Receipt
 from imagenet_workloads.train.reporter import finite
 
@@ -170,29 +167,5 @@ def _time(moment: datetime) -> str:
 
 
 def _write_json(path: Path, document: object) -> None:
-    put(path, lambda temporary: temporary.write_text(json.dumps(document, indent=2) + "\n"))
-
-
-def put(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` make a file under another name, then give it its own."""
-    temporary = path.with_name(f".{path.name}.tmp-{secrets.token_hex(4)}")
-    try:
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise output_error(f"cannot write {path}", error) from error
-    except Exception as error:
-        # A framework's own writer has one error for a full volume and for much else.
-        full = room.full_error(path.parent, temporary)
-        if full is None:
-            raise
-        raise output_error(f"cannot write {path}", full) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    text = json.dumps(document, indent=2) + "\n"
+    files.write_output(path, lambda temporary: temporary.write_text(text))

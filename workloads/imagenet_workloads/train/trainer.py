@@ -17,6 +17,7 @@ from pathlib import Path
 
 from imagenet_spec.metrics import Phase, TimePhase
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.data.worker_data import Data, TrainingData, shortened
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.program import TERMINATED, write_termination_message
 from imagenet_workloads.process.termination import Termination
@@ -25,7 +26,6 @@ from imagenet_workloads.telemetry.file_growth import growth_reported
 from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readably
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.checkpointer import Checkpointer
-from imagenet_workloads.train.data import Data, TrainingData
 from imagenet_workloads.train.framework import Framework, Learner, UpdatePlan
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger, LedgerHead, Start
@@ -37,7 +37,6 @@ from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.result import Result, labels, write_reading, write_result
 from imagenet_workloads.train.resume import ResumePoint, find_resume_point
 from imagenet_workloads.train.schedule import Schedule, scaled
-from imagenet_workloads.train.short_epochs import shortened
 
 _log = logging.getLogger(__name__)
 

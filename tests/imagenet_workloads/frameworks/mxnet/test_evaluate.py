@@ -6,12 +6,12 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.frameworks.mxnet.framework import MXNetLearner
 from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies.single import Single
 from imagenet_workloads.train.counts import Counts, count
-from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.evaluate import evaluate
 from imagenet_workloads.train.framework import Outputs
 from imagenet_workloads.train.networks import NetworkRequest

@@ -8,13 +8,13 @@ import pytest
 from numpy.typing import NDArray
 
 from imagenet_workloads.commands.train import parse
+from imagenet_workloads.data.batches import PADDING, ImageBatch
+from imagenet_workloads.data.order import Order
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.frameworks.mxnet import networks
 from imagenet_workloads.frameworks.mxnet.data import Copies, choose
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
-from imagenet_workloads.reading.batches import PADDING, ImageBatch
-from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.order import Order
 from support.digits import label
 from support.reading import poison_free_slots
 from support.tiny_dataset import TinyDataset, write_dataset

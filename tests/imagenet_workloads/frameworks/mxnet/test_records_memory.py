@@ -8,10 +8,10 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.frameworks.mxnet.record_files import RecordFiles, join
 from imagenet_workloads.frameworks.mxnet.records import Reader, RecordTraining
 from imagenet_workloads.frameworks.mxnet.replicas import DATA, Replicas
-from imagenet_workloads.train.data import Batch
 from support.processes import DEADLINE_SECONDS
 from support.training_cluster import plain_environment
 

@@ -9,7 +9,7 @@ import pytest
 
 from imagenet_workloads.commands import index, pack
 from imagenet_workloads.dataset import Dataset, read_dataset
-from imagenet_workloads.reading.records import Records, open_split
+from imagenet_workloads.records.split import Records, open_split
 from support.annotations import Named, annotation, archive
 from support.pictures import collection, decode, write_folder, write_tar_of_tars
 from support.preparation import (

@@ -106,8 +106,8 @@ def test_a_fetch_that_is_killed_continues_with_the_blocks_on_the_disk(
     # Killed when the third block is on the disk, before the journal says so.
     hook = """
 import os, signal
-from imagenet_workloads.prepare import partial_file
-partial_file.BLOCK = 4096
+from imagenet_workloads.prepare import download
+download.BLOCK = 4096
 real, calls = os.fdatasync, []
 def fdatasync(file):
     real(file)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import mxnet as mx
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Strategy
@@ -21,7 +22,6 @@ from imagenet_workloads.train import moving_statistics
 from imagenet_workloads.train.moving_statistics import Rows
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import State
-from imagenet_workloads.train.result import put
 from imagenet_workloads.train.resume import ResumePoint
 
 
@@ -212,7 +212,7 @@ def export_model(prefix: Path, replicas: Replicas, epoch: int) -> Mapping[str, s
         StorageError: the folder cannot be written.
     """
     symbol = prefix.with_name(f"{prefix.name}-symbol.json")
-    put(symbol, lambda path: path.write_text(replicas.symbol.tojson()))
+    files.write_output(symbol, lambda path: path.write_text(replicas.symbol.tojson()))
     params = prefix.with_name(f"{prefix.name}-{epoch:04}.params")
-    put(params, lambda path: save_parameters(path, replicas.parameters()))
+    files.write_output(params, lambda path: save_parameters(path, replicas.parameters()))
     return {"symbol": symbol.name, "params": params.name}

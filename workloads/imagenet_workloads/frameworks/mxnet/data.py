@@ -10,6 +10,13 @@ import mxnet as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_workloads.data.batches import ImageBatch
+from imagenet_workloads.data.inputs import Inputs, choose_inputs
+from imagenet_workloads.data.layouts import Normalized
+from imagenet_workloads.data.ordered_data import decoding_cores, open_ordered
+from imagenet_workloads.data.reader import is_ordered
+from imagenet_workloads.data.synthetic_data import open_synthetic
+from imagenet_workloads.data.worker_data import Data
 from imagenet_workloads.dataset import Dataset, read_dataset, require_whole
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.record_files import RecordFiles, of_paths, of_split
@@ -19,14 +26,7 @@ from imagenet_workloads.frameworks.mxnet.records import (
     RecordValidation,
     augmentation_arguments,
 )
-from imagenet_workloads.reading.batches import ImageBatch
-from imagenet_workloads.reading.layouts import Normalized
-from imagenet_workloads.reading.ordered_data import decoding_cores, open_ordered
-from imagenet_workloads.reading.synthetic_data import open_synthetic
-from imagenet_workloads.train.data import Data
-from imagenet_workloads.train.inputs import Inputs, choose_inputs
 from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.options.reader import is_ordered
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from imagenet_spec.frameworks.mxnet import MXNET
 from imagenet_spec.program.option import flag
 from imagenet_spec.program.train import Options
+from imagenet_workloads.data import reader
 from imagenet_workloads.dataset import FILE_NAME, read_dataset
 from imagenet_workloads.frameworks.mxnet.fast_import import lighten_mxnet
 from imagenet_workloads.frameworks.mxnet.record_files import require_records
 from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole
-from imagenet_workloads.train.options import reader
 from imagenet_workloads.train.options.description import (
     FrameworkDescription,
     StrategyModules,

@@ -12,6 +12,8 @@ import mxnet as mx
 import numpy as np
 
 from imagenet_workloads.checkpoint.manifest import Identity
+from imagenet_workloads.data.sharding import seed_of
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import checkpoint_files, networks, optimizers
 from imagenet_workloads.frameworks.mxnet.checkpoint_files import Snapshot, export_model
@@ -22,14 +24,12 @@ from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Strategy, join
 from imagenet_workloads.rendezvous import Rendezvous
 from imagenet_workloads.telemetry.events import Event
-from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
-from imagenet_workloads.train.sharding import seed_of
 
 # Convolutions without atomic additions, chosen without measuring; one buffer for each gradient.
 DETERMINISTIC = {

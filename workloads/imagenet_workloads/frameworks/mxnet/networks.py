@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 import mxnet as mx
 
+from imagenet_workloads.data.batches import PADDING
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.reading.batches import PADDING
 from imagenet_workloads.train.networks import SMALL_IMAGE, NetworkRequest, depth, plan_residual
 
 Builder = Callable[[NetworkRequest], mx.sym.Symbol]

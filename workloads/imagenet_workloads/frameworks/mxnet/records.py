@@ -20,11 +20,11 @@ import mxnet as mx
 from mxnet.base import MXNetError
 
 from imagenet_spec.program.train import AugmentationOptions
+from imagenet_workloads.data.sharding import batches_per_epoch, seed_of, share
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.dataset import damaged
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.record_files import RecordFiles
-from imagenet_workloads.train.data import Batch
-from imagenet_workloads.train.sharding import batches_per_epoch, seed_of, share
 
 _log = logging.getLogger(__name__)
 

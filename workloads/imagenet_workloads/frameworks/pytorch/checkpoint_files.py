@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import nn
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch import compilation, networks
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
@@ -28,7 +29,6 @@ from imagenet_workloads.train.moving_statistics import Rows
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import State
-from imagenet_workloads.train.result import put
 from imagenet_workloads.train.resume import ResumePoint
 
 WEIGHTS, STATES = "weights.safetensors", "states.safetensors"
@@ -212,7 +212,7 @@ def export(prefix: Path, network: nn.Module, epoch: int, request: NetworkRequest
         "classes": str(request.classes),
         "image_shape": ",".join(map(str, request.image_shape)),
     }
-    put(path, lambda temporary: write(temporary, network.state_dict(), metadata))
+    files.write_output(path, lambda temporary: write(temporary, network.state_dict(), metadata))
     return {"weights": path.name}
 
 

@@ -16,11 +16,11 @@ import os
 import platform
 import stat
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 import torch
 
+from imagenet_workloads import files
 from imagenet_workloads.checkpoint.manifest import Identity
 
 _log = logging.getLogger(__name__)
@@ -68,18 +68,17 @@ class CompileCache:
             return
         folder = self._attempt / FOLDER
         path = folder / f"{self._name}-{len(self._saved)}.bin"
-        aside = path.with_suffix(f".{os.getpid()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
+            with (
+                files.replacing(path) as temporary,
+                os.fdopen(os.open(temporary, flags, 0o600), "wb") as file,
+            ):
                 file.write(f"{hashlib.sha256(found[0]).hexdigest()}\n".encode())
                 file.write(found[0])
-            aside.replace(path)
         except OSError as error:
             _log.warning("%s: compiled code is not saved: %s", folder, error.strerror)
-            with suppress(OSError):
-                aside.unlink()
             return
         self._saved.append(found[0])
 

@@ -14,6 +14,8 @@ import torch
 from torch import nn
 
 from imagenet_workloads.checkpoint.manifest import Identity
+from imagenet_workloads.data import image_sizes
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch import (
     activation_checkpointing,
@@ -34,8 +36,7 @@ from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.precision import Precision
 from imagenet_workloads.frameworks.pytorch.strategies import Strategy, join
 from imagenet_workloads.rendezvous import Rendezvous
-from imagenet_workloads.train import bfloat16, image_sizes
-from imagenet_workloads.train.data import Batch, Data
+from imagenet_workloads.train import bfloat16
 from imagenet_workloads.train.framework import UpdatePlan
 from imagenet_workloads.train.gpu_code import require_code
 from imagenet_workloads.train.networks import NetworkRequest

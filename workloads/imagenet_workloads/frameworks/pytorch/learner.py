@@ -16,6 +16,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from imagenet_workloads.data.inputs import Inputs
+from imagenet_workloads.data.sharding import seed_of
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import Snapshot, export
 from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
@@ -27,17 +30,14 @@ from imagenet_workloads.frameworks.pytorch.strategies import Strategy
 from imagenet_workloads.frameworks.pytorch.transfer import Transfer
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.counts import check_labels
-from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.inputs import Inputs
 from imagenet_workloads.train.moving_statistics import (
     DeviceStatistics,
     MovingStatistics,
     Rows,
 )
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.sharding import seed_of
 
 
 @dataclass(frozen=True)

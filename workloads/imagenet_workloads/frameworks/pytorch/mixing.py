@@ -1,4 +1,4 @@
-"""Mixes the images of a batch and their losses on the device, as `reading.mixing` has drawn it.
+"""Mixes the images of a batch and their losses on the device, as `data.mixing` has drawn it.
 
 Imports PyTorch.
 """
@@ -6,7 +6,7 @@ Imports PyTorch.
 import torch
 from torch.nn import functional
 
-from imagenet_workloads.reading.mixing import Mixing
+from imagenet_workloads.data.mixing import Mixing
 
 
 def mix_images(images: torch.Tensor, mixing: Mixing) -> torch.Tensor:

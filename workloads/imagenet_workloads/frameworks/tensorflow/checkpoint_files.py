@@ -12,8 +12,6 @@ The SavedModel takes (images, height, width, channels), normalised as result.jso
 returns `probabilities`. Imports TensorFlow.
 """
 
-import secrets
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +19,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from imagenet_workloads.checkpoint import room
-from imagenet_workloads.errors import InputError, StorageError, output_error
+from imagenet_workloads import files
+from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.frameworks.tensorflow.layers import Dropout
 from imagenet_workloads.frameworks.tensorflow.optimizers import Optimizer
 from imagenet_workloads.frameworks.tensorflow.weights import (
@@ -38,7 +36,6 @@ from imagenet_workloads.train import moving_statistics
 from imagenet_workloads.train.moving_statistics import Rows
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import State
-from imagenet_workloads.train.result import put
 from imagenet_workloads.train.resume import ResumePoint
 
 WEIGHTS, STATES = "weights.npz", "states.npz"
@@ -125,22 +122,11 @@ def export(prefix: Path, model: Any, epoch: int) -> Mapping[str, str]:
     weights, statistics = named(model)
     values = read_values([*weights, *statistics])
     arrays = prefix.with_name(f"{prefix.name}-{epoch:04}.npz")
-    put(arrays, lambda path: save_arrays(path, values))
-    aside = prefix.with_name(f".{prefix.name}.tmp-{secrets.token_hex(4)}")
+    files.write_output(arrays, lambda path: save_arrays(path, values))
     try:
-        _save_model(aside, model)
-        if prefix.exists():
-            shutil.rmtree(prefix)
-        aside.rename(prefix)
-    except OSError as error:
-        raise output_error(f"cannot write {prefix}", error) from error
+        files.write_output(prefix, lambda folder: _save_model(folder, model))
     except tf.errors.OpError as error:
-        full = room.full_error(prefix.parent, aside)
-        if full is None:
-            raise StorageError(f"cannot write {prefix}: {error}") from error
-        raise output_error(f"cannot write {prefix}", full) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        raise StorageError(f"cannot write {prefix}: {error}") from error
     return {"savedModel": prefix.name, "weights": arrays.name}
 
 

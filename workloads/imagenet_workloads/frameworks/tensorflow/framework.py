@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from imagenet_workloads.checkpoint.manifest import Identity
+from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow import networks, optimizers
 from imagenet_workloads.frameworks.tensorflow.checkpoint_files import restore
@@ -22,7 +23,6 @@ from imagenet_workloads.frameworks.tensorflow.strategies import Strategy, join
 from imagenet_workloads.frameworks.tensorflow.tables import Tables
 from imagenet_workloads.frameworks.tensorflow.weights import named
 from imagenet_workloads.rendezvous import Rendezvous
-from imagenet_workloads.train.data import Batch, Data
 from imagenet_workloads.train.framework import UpdatePlan
 from imagenet_workloads.train.gpu_code import require_code
 from imagenet_workloads.train.networks import NetworkRequest

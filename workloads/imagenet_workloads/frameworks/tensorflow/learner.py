@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from imagenet_workloads.data.batches import PADDING
+from imagenet_workloads.data.sharding import seed_of
+from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.frameworks.tensorflow.checkpoint_files import Snapshot, export
 from imagenet_workloads.frameworks.tensorflow.layers import Dropout
 from imagenet_workloads.frameworks.tensorflow.optimizers import Optimizer
 from imagenet_workloads.frameworks.tensorflow.strategies import Strategy
 from imagenet_workloads.frameworks.tensorflow.tables import Tables
 from imagenet_workloads.frameworks.tensorflow.weights import Named, local, named
-from imagenet_workloads.reading.batches import PADDING
 from imagenet_workloads.telemetry import events
-from imagenet_workloads.train.data import Batch
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.moving_statistics import (
@@ -30,7 +31,6 @@ from imagenet_workloads.train.moving_statistics import (
     MovingStatistics,
     Rows,
 )
-from imagenet_workloads.train.sharding import seed_of
 
 
 class TensorFlowLearner:

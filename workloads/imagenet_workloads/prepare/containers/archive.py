@@ -15,8 +15,8 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.entry_names import is_image
 from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.stores.blob import Blob, FileSet, Kept, Part, changed, readable
@@ -211,7 +211,7 @@ class FilesOfArchive(FileSet):
                 f"at most {LARGEST >> 30} GiB are decompressed; unpack the archive on a claim"
             )
         folder = Path(tempfile.gettempdir())
-        with atomic_files.telling_where(folder), tempfile.TemporaryFile(dir=folder) as file:
+        with files.storage_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
             for chunk in content:
                 file.write(chunk)
             file.flush()

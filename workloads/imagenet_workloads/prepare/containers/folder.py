@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, Object
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.annotations import LARGEST
@@ -106,7 +106,7 @@ class FolderListing(Listing):
                     notes.share = min(1.0, folder.start + number * folder.step)
                 path = above + base
                 named_like_image = is_image(base)
-                if not named_like_image and is_hidden(base) and regular_files.is_folder(Path(path)):
+                if not named_like_image and is_hidden(base) and files.is_folder(Path(path)):
                     notes.hide(named + base)
                     continue
                 status = None if base[0] == "." else links.look(path, named_like_image)
@@ -224,7 +224,7 @@ class AnnotationsInFolder:
                 if Path(path).is_symlink():
                     require_inside(path, str(self._root))
                 try:
-                    with os.fdopen(regular_files.open_file(path), "rb") as file:
+                    with os.fdopen(files.open_file(path), "rb") as file:
                         content = file.read(LARGEST + 1)
                 except OSError as error:
                     raise InputError(

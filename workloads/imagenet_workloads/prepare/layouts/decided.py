@@ -16,8 +16,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.entry_names import TRAINING, VALIDATION
 from imagenet_workloads.prepare.layouts import decide as decisions
 from imagenet_workloads.prepare.layouts import devkit
@@ -327,7 +327,7 @@ class _Spool:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = Path(tempfile.gettempdir()) if folder is None else folder
-        with atomic_files.telling_where(self._folder):
+        with files.storage_errors(self._folder):
             self._file: IO[bytes] = tempfile.TemporaryFile(  # noqa: SIM115
                 dir=self._folder, buffering=_BUFFER
             )
@@ -346,13 +346,13 @@ class _Spool:
             try:
                 self._file.write(block)
             except OSError as error:
-                atomic_files.explain(self._folder, error)
+                files.explain(self._folder, error)
             self._blocks.append(self._blocks[-1] + len(block))
             self._last = []
 
     def finish(self) -> None:
         """Makes all images readable."""
-        with atomic_files.telling_where(self._folder):
+        with files.storage_errors(self._folder):
             self._file.flush()
 
     def images(self) -> Iterator[_Spooled]:

@@ -22,11 +22,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.containers import parquet
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import LabelFile, changed, in_memory
@@ -85,7 +84,7 @@ class OpenFiles:
         with self._lock:
             file = self._open.get(reader)
             if file is None:
-                file = self._open[reader] = _OpenFile(regular_files.open_file(path))
+                file = self._open[reader] = _OpenFile(files.open_file(path))
             self._open.move_to_end(reader)
             file.reads += 1
         try:
@@ -194,7 +193,7 @@ class CacheEntry:
         """
         kept, mine = set(), self._path_of(self.job)
         for path in self.folder.glob(f"{_RECORD}-*{_SUFFIX}"):
-            status = regular_files.status_of(path)
+            status = files.status_of(path)
             if path == mine or status is None:
                 continue
             if status.st_mtime < oldest:
@@ -208,10 +207,10 @@ class CacheEntry:
 
     def _write(self, job: str, record: Record) -> None:
         document = json.dumps(record.to_document()).encode() + b"\n"
-        atomic_files.write_file(self._path_of(job), document)
+        files.write_file(self._path_of(job), document)
 
     def _read(self, path: Path) -> Record | None:
-        if not regular_files.exists(path):
+        if not files.exists(path):
             return None
         fields = Fields.read(path)
         record = Record(
@@ -220,7 +219,7 @@ class CacheEntry:
             fields.file_name("content"),
             fields.integer("size"),
         )
-        status = regular_files.status_of(self.folder / record.content)
+        status = files.status_of(self.folder / record.content)
         return record if status is not None and status.st_size == record.size else None
 
     def open(self) -> "CachedFile":
@@ -423,9 +422,9 @@ class CachedFiles:
             # job that has fetched an earlier list may still read its files.
             current = {self._entry(name).folder for name in checksums}
             folder = self.list_entry.folder
-            oldest = atomic_files.volume_clock(folder) - ABANDONED_SECONDS
+            oldest = files.volume_clock(folder) - ABANDONED_SECONDS
             for other in [one for one in folder.iterdir() if one.is_dir() and one not in current]:
-                status = regular_files.status_of(other)
+                status = files.status_of(other)
                 is_left = other in listed or (status is not None and status.st_mtime < oldest)
                 if is_left and not replace(entry, folder=other).kept_for_others(oldest):
                     yield other

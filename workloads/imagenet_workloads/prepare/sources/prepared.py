@@ -25,7 +25,7 @@ from imagenet_workloads.prepare.sources.kind import SourceKind
 from imagenet_workloads.prepare.stores.blob import changed
 
 if TYPE_CHECKING:
-    from imagenet_workloads.reading.records import Records
+    from imagenet_workloads.records.split import Records
 
 TRAIN, VALIDATION = "train", "validation"
 
@@ -45,7 +45,7 @@ class SealedSplit(Source):
             InputError: a shard is missing or damaged.
         """
         # Imported here: the parsers must be importable without NumPy.
-        from imagenet_workloads.reading.records import open_split
+        from imagenet_workloads.records.split import open_split
 
         content = dataset.train if split == TRAIN else dataset.validation
         self.where = str(folder)

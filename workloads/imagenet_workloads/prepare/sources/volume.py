@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from imagenet_spec.program import kinds
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.containers import parquet, samples
@@ -74,12 +74,12 @@ def open_source(
         InputError: the path does not exist, or is none of these.
     """
     choice = choice or Choice()
-    if not regular_files.is_folder(path):
+    if not files.is_folder(path):
         with closing(File(path)) as file:
             is_parquet = parquet.is_parquet(file)
         if is_parquet:
-            files = FilesOfFolder(path.parent, (path.name,))
-            return open_parquet_file(files, within, choice)
+            beside = FilesOfFolder(path.parent, (path.name,))
+            return open_parquet_file(beside, within, choice)
         name = compressed.plain_name(path.name)
         return opening.open_archive(_open_blob(path, scratch), within, choice, name)
     if within is not None:
@@ -110,13 +110,13 @@ def _open_cifar(root: Path, folder: str) -> Source:
     found = {name: path for name, path in paths.items() if path.is_file()}
     for path in found.values():
         require_inside(str(path), str(root))
-    files = {name: File(path) for name, path in found.items()}
+    batches = {name: File(path) for name, path in found.items()}
 
     def close() -> None:
-        for file in files.values():
+        for file in batches.values():
             file.close()
 
-    return cifar.open_cifar(str(root), files, close)
+    return cifar.open_cifar(str(root), batches, close)
 
 
 def _open_blob(path: Path, scratch: Path | None) -> Blob:
@@ -135,7 +135,7 @@ def open_flat(path: Path, scratch: Path | None = None) -> Source:
     """
     return (
         FlatFolder(path)
-        if regular_files.is_folder(path)
+        if files.is_folder(path)
         else opening.open_flat_archive(_open_blob(path, scratch))
     )
 
@@ -204,10 +204,10 @@ class FolderContents(Contents):
         names = sorted(compressed.by_plain_name(listed, str(self._root)))
         if not names:
             return None
-        files = FilesOfFolder(self._root, names, scratch)
+        folder = FilesOfFolder(self._root, names, scratch)
         beside = sorted(set(self.others) - {*listed})
         return DecidedSource(
-            ArchiveSet(files, names, others=beside, splits=splits_of_archives(names, choice)),
+            ArchiveSet(folder, names, others=beside, splits=splits_of_archives(names, choice)),
             choice,
         )
 
@@ -329,13 +329,13 @@ class VolumeKind(SourceKind):
         if path is None:
             option = _VALIDATION if is_validation else "--source"
             raise InputError(f"{option} is missing: the plan needs a {kind}")
-        is_folder = regular_files.is_folder(path)
+        is_folder = files.is_folder(path)
         if kind == parquet.KIND and not planned.has(opening.IN_ARCHIVE):
             root = path if is_folder else path.parent
             return parquet.open_planned(planned, FilesOfFolder(root, ()))
         if kind == samples.KIND or (kind in KINDS_OF_SETS and is_folder):
-            files = FilesOfFolder(path, (), parsed.data)
-            return ArchiveSet(files, (), within=within or "")
+            folder = FilesOfFolder(path, (), parsed.data)
+            return ArchiveSet(folder, (), within=within or "")
         if not is_folder:
             inside = None if is_validation else parsed.path_in_archive
             blob = _open_blob(path, parsed.data)

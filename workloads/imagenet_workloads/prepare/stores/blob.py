@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 
 
@@ -135,9 +135,9 @@ def file_on_volume(path: Path) -> LabelFile:
 
     def beside(name: str) -> LabelFile | None:
         other = path.with_name(name)
-        return file_on_volume(other) if regular_files.exists(other) else None
+        return file_on_volume(other) if files.exists(other) else None
 
-    return LabelFile(str(path), lambda: os.fdopen(regular_files.open_file(path), "rb"), beside)
+    return LabelFile(str(path), lambda: os.fdopen(files.open_file(path), "rb"), beside)
 
 
 def in_memory(content: bytes) -> io.BufferedReader:

@@ -19,8 +19,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, NamedTuple
 
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import atomic_files
 from imagenet_workloads.prepare.stores.blob import Blob, Kept, Part
 
 _SHORT = {".gz": ".tgz", ".bz2": ".tbz2", ".xz": ".txz", ".zst": ".tzst"}
@@ -168,8 +168,8 @@ class UnnamedFiles:
         self._compressed += blob.size
         if self._compressed > LARGEST_COMPRESSED:
             raise _too_large(blob.where)
-        atomic_files.make_folder(self._folder)
-        with atomic_files.telling_where(self._folder):
+        files.make_folder(self._folder)
+        with files.storage_errors(self._folder):
             if self._file is None:
                 # It is open until `close`.
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115

@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from imagenet_workloads import regular_files
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import (
@@ -42,7 +42,7 @@ class File:
         """
         self.where = str(path)
         try:
-            self._descriptor = regular_files.open_file(path)
+            self._descriptor = files.open_file(path)
         except FileNotFoundError:
             raise InputError(f"{path}: no such file or folder") from None
         except OSError as error:
@@ -109,7 +109,7 @@ class FilesOfFolder(FileSet):
 def file_below(root: Path, path: str) -> LabelFile | None:
     """A file of labels in a folder, unless it is a link that leads out of the folder."""
     file = root / path
-    if not regular_files.exists(file) or regular_files.is_folder(file):
+    if not files.exists(file) or files.is_folder(file):
         return None
     is_here = is_inside(os.path.realpath(file), os.path.realpath(root))
     return file_on_volume(file) if is_here else None
@@ -166,7 +166,7 @@ def read_image(root: Path, real_root: str, name: str, size: int) -> bytes:
     # Creating Path and file objects would take longer than reading.
     path = f"{root}/{name}"
     try:
-        descriptor = regular_files.open_file(path)
+        descriptor = files.open_file(path)
     except FileNotFoundError:
         raise changed(path, "is gone") from None
     try:

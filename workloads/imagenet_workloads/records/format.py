@@ -1,0 +1,230 @@
+"""The interface of a format: the suffix of its files, a writer, a check, and a reader."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from io import RawIOBase
+from typing import BinaryIO, NamedTuple
+
+# One limit for all formats, so that they have the same images: RecordIO's lengths of 29 bits, less
+# its headers.
+LARGEST_JPEG = (1 << 29) - 1024
+# Of the index files of every format.
+INDEX_SUFFIX = "idx"
+# Of a line of an index; most are shorter.
+INDEX_LINE = 32
+
+Chunks = list[bytes]
+
+# Reads a part of a record: from a byte on, so many.
+Read = Callable[[int, int], bytes]
+
+
+class Box(NamedTuple):
+    """The edges of an object as fractions of the image's width and height, 0 to 1."""
+
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
+
+
+class StoredImage(NamedTuple):
+    """The fields of a record; a format may omit some of them.
+
+    Attributes:
+        key: Its number in the split.
+        label: The position of its class.
+        class_name: The class.
+        class_words: What people call it; the class if there are no words.
+        name: The name of its file in the source, as bytes because it may not be UTF-8.
+        height: The height of the image in pixels.
+        width: likewise.
+        jpeg: The image.
+        boxes: The boxes of its objects, as fractions of this image.
+    """
+
+    key: int
+    label: int
+    class_name: str
+    class_words: str
+    name: bytes
+    height: int
+    width: int
+    jpeg: bytes
+    boxes: tuple[Box, ...] = ()
+
+
+class LabelledImage(NamedTuple):
+    """A record's image.
+
+    Attributes:
+        encoded: the image.
+        label: from 0.
+        identity: of the record, from its bytes, 64 bits: the id of RecordIO's header; the length
+            and the checksum of a TFRecord's data.
+    """
+
+    encoded: bytes
+    label: int
+    identity: int
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format of records.
+
+    Attributes:
+        name: The value of `spec.dataset.preprocessing.format`.
+        suffix: The suffix of the files of records.
+        requires_index: Whether each shard has an index; older versions wrote TFRecord without one.
+        overhead: The approximate bytes of a record besides its JPEG, and of its line in the index.
+        writer: Creates the writer of a shard.
+        count_records: Counts the records in the blocks of a file.
+        offsets: Yields where each record of a file begins, from the headers alone.
+        parse: Returns the image of a record.
+        read_identity: Returns the identity of a record of so many bytes, without reading its image.
+        read_label: Returns its label, likewise.
+
+    All that read raise ValueError if the bytes are damaged.
+    """
+
+    name: str
+    suffix: str
+    requires_index: bool
+    overhead: int
+    writer: Callable[[BinaryIO, BinaryIO], "ShardWriter"]
+    count_records: Callable[[Iterator[bytes]], int]
+    offsets: Callable[[RawIOBase], Iterator[int]]
+    parse: Callable[[bytes], LabelledImage]
+    read_identity: Callable[[Read, int], int]
+    read_label: Callable[[Read, int], int]
+
+
+class HashedFile:
+    """An append-only file and its checksum.
+
+    Attributes:
+        bytes: The bytes written so far.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Take an empty file, which the caller closes."""
+        self._file = file
+        self._hash = hashlib.sha256()
+        self.bytes = 0
+
+    def write(self, content: bytes) -> None:
+        """Appends."""
+        self._file.write(content)
+        self._hash.update(content)
+        self.bytes += len(content)
+
+    def sha256(self) -> str:
+        """Return the hex SHA-256 of all written bytes."""
+        return self._hash.hexdigest()
+
+
+class ShardWriter(ABC):
+    """Appends images to a file of records, and lines of `key<TAB>byte offset` to its index.
+
+    Attributes:
+        records: The number of records so far.
+    """
+
+    def __init__(self, record: BinaryIO, index: BinaryIO) -> None:
+        """Take two empty files, which the caller closes."""
+        self._record = HashedFile(record)
+        self._index = HashedFile(index)
+        self.records = 0
+
+    @property
+    def bytes(self) -> int:
+        """The bytes written to the file of records so far."""
+        return self._record.bytes
+
+    def append(self, images: Iterable[StoredImage]) -> None:
+        """Write a batch of images, because each write and checksum has a cost.
+
+        Raises:
+            ValueError: One is too large for a record.
+        """
+        chunks: list[bytes] = []
+        lines: list[bytes] = []
+        position = self.bytes
+        for image in images:
+            lines.append(b"%d\t%d\n" % (image.key, position))
+            record = self.encode(image)
+            chunks += record
+            position += sum(map(len, record))
+        self._record.write(b"".join(chunks))
+        self._index.write(b"".join(lines))
+        self.records += len(lines)
+
+    def sha256(self) -> tuple[str, str]:
+        """Return the hex SHA-256 of the file of records and of its index."""
+        return self._record.sha256(), self._index.sha256()
+
+    @staticmethod
+    @abstractmethod
+    def encode(image: StoredImage) -> Chunks:
+        """Return the chunks of a record.
+
+        Raises:
+            ValueError: The image is too large for a record.
+        """
+
+
+class Stream:
+    """Reads blocks of bytes in chunks of other lengths."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        """Read nothing yet."""
+        self._blocks = blocks
+        self._block = b""
+        self._position = 0
+
+    def at_end(self) -> bool:
+        """Whether nothing is left."""
+        while self._position == len(self._block):
+            block = next(self._blocks, None)
+            if block is None:
+                return True
+            self._block, self._position = block, 0
+        return False
+
+    def read(self, length: int) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            ValueError: Fewer remain.
+        """
+        return b"".join(self.chunks(length))
+
+    def chunks(self, length: int) -> Iterator[bytes]:
+        """Yield the next bytes, in the available chunks.
+
+        Raises:
+            ValueError: Fewer remain.
+        """
+        while length:
+            if self.at_end():
+                raise ValueError("the file ends inside a record")
+            chunk = self._block[self._position : self._position + length]
+            self._position += len(chunk)
+            length -= len(chunk)
+            yield chunk
+
+    def skip(self, length: int) -> None:
+        """Skip the next bytes.
+
+        Raises:
+            ValueError: Fewer remain.
+        """
+        while length:
+            if self.at_end():
+                raise ValueError("the file ends inside a record")
+            step = min(length, len(self._block) - self._position)
+            self._position += step
+            length -= step
