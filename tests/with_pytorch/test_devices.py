@@ -5,7 +5,7 @@ import torch
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch.framework import bfloat16_warning, take_device
-from imagenet_workloads.train.gpu_code import Capability
+from imagenet_workloads.train.devices import Capability
 
 # Of the wheel in constraints/pytorch.txt.
 BUILD = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]

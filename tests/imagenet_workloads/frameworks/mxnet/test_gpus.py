@@ -7,7 +7,7 @@ import pytest
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import gpus
-from imagenet_workloads.train.gpu_code import Capability
+from imagenet_workloads.train.devices import Capability
 
 
 class Driver:

@@ -8,7 +8,7 @@ import ctypes
 from collections.abc import Iterable
 
 from imagenet_spec.frameworks.mxnet import MXNET
-from imagenet_workloads.train.gpu_code import Capability, require_code
+from imagenet_workloads.train.devices import Capability, require_code
 
 CODE = tuple(f"sm_{major}{minor}" for major, minor in MXNET.gpu_code.machine_code)
 

@@ -36,9 +36,12 @@ from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.frameworks.pytorch.precision import Precision
 from imagenet_workloads.frameworks.pytorch.strategies import Strategy, join
 from imagenet_workloads.rendezvous import Rendezvous
-from imagenet_workloads.train import bfloat16
+from imagenet_workloads.train.devices import (
+    bfloat16_cpu_warning,
+    bfloat16_gpu_warning,
+    require_code,
+)
 from imagenet_workloads.train.framework import UpdatePlan
-from imagenet_workloads.train.gpu_code import require_code
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
@@ -166,9 +169,9 @@ def bfloat16_warning(device: torch.device) -> str | None:
     """Return the warning that a device has no instructions for bfloat16; None if it has them."""
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
-        return bfloat16.gpu_warning(name, torch.cuda.get_device_capability(device))
+        return bfloat16_gpu_warning(name, torch.cuda.get_device_capability(device))
     try:
-        return bfloat16.cpu_warning(Path("/proc/cpuinfo").read_text(errors="replace"))
+        return bfloat16_cpu_warning(Path("/proc/cpuinfo").read_text(errors="replace"))
     except OSError:
         return None
 

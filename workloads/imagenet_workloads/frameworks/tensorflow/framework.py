@@ -23,8 +23,8 @@ from imagenet_workloads.frameworks.tensorflow.strategies import Strategy, join
 from imagenet_workloads.frameworks.tensorflow.tables import Tables
 from imagenet_workloads.frameworks.tensorflow.weights import named
 from imagenet_workloads.rendezvous import Rendezvous
+from imagenet_workloads.train.devices import require_code
 from imagenet_workloads.train.framework import UpdatePlan
-from imagenet_workloads.train.gpu_code import require_code
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
