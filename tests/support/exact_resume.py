@@ -10,9 +10,9 @@ from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.rendezvous.none import NoRendezvous
-from imagenet_workloads.train.evaluate import evaluate
 from imagenet_workloads.train.framework import Learner, UpdatePlan
 from imagenet_workloads.train.group import Flags
+from imagenet_workloads.train.loop import evaluate
 from imagenet_workloads.train.receipts import Launch, Receipt, Receipts
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.schedule import Schedule

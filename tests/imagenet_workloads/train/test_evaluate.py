@@ -3,7 +3,7 @@
 import pytest
 
 from imagenet_workloads.errors import WorkloadError
-from imagenet_workloads.train.evaluate import evaluate
+from imagenet_workloads.train.loop import evaluate
 from support.framework_doubles import Alone, Learner, Zeros
 
 

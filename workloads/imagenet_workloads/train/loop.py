@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from imagenet_spec.metrics import Phase
 from imagenet_workloads.checkpoint.store import Position
-from imagenet_workloads.data.worker_data import Batch, Data
+from imagenet_workloads.data.worker_data import Batch, Data, ValidationData
+from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.counts import Counts, OutputCounts
-from imagenet_workloads.train.evaluate import evaluate
 from imagenet_workloads.train.framework import Learner, Outputs
 from imagenet_workloads.train.group import Flags, Group
 from imagenet_workloads.train.ledger import Ledger
@@ -226,3 +226,45 @@ class TrainingLoop:
         self.reporter.epoch(epoch, seconds, counts, workers)
         outcome.images += counts.images * workers
         outcome.seconds += seconds
+
+
+def evaluate(
+    learner: Learner,
+    data: ValidationData,
+    group: Group,
+    top_k: int,
+    worked: Callable[[], None] = lambda: None,
+) -> Counts | None:
+    """Count every validation image exactly once; None on the ranks that have no part in it.
+
+    Workers sum counts as whole numbers, outside of the optimizer. The sums equal the counts of one
+    process that loads the saved model.
+
+    Args:
+        learner: the network, with BatchNorm statistics that all ranks agree on.
+        data: the images.
+        group: if it is collective, each rank takes a share; otherwise rank 0 takes all.
+        top_k: a further k to count; 0 is none.
+        worked: called after each batch.
+
+    Raises:
+        WorkloadError: not every image came by.
+    """
+    if group.collective:
+        rank, ranks = group.rank, group.workers
+    elif group.rank == 0:
+        rank, ranks = 0, 1
+    else:
+        return None
+    classified = OutputCounts(top_k)
+    for batch in data.batches(rank, ranks):
+        classified.add(learner.predict(batch))
+        worked()
+    counts = classified.finish()
+    if group.collective:
+        counts = Counts(*group.add(counts.numbers()))
+    if counts.images != data.images:
+        raise WorkloadError(
+            f"validation saw {counts.images} images of {data.images}: the records changed under it"
+        )
+    return counts

@@ -12,8 +12,8 @@ from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies.single import Single
 from imagenet_workloads.train.counts import Counts, count
-from imagenet_workloads.train.evaluate import evaluate
 from imagenet_workloads.train.framework import Outputs
+from imagenet_workloads.train.loop import evaluate
 from imagenet_workloads.train.networks import NetworkRequest
 
 SHAPE = (1, 4, 4)
