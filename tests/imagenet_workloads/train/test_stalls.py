@@ -1,6 +1,6 @@
 """How long checkpoints hold training up."""
 
-from imagenet_workloads.train.stalls import USUAL_STEPS, Stalls
+from imagenet_workloads.train.checkpointer import USUAL_STEPS, Stalls
 
 
 def test_a_stall_is_what_touched_steps_take_above_the_median_of_the_others() -> None:

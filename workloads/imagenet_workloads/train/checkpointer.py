@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from glob import escape
 from pathlib import Path
+from statistics import median
 
 from imagenet_spec.metrics import Phase
 from imagenet_spec.program.train import (
@@ -34,12 +35,13 @@ from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger
 from imagenet_workloads.train.receipts import FILE_NAME, Receipt, Receipts
 from imagenet_workloads.train.reporter import Reporter
-from imagenet_workloads.train.stalls import Stalls
 
 _log = logging.getLogger(__name__)
 
 # Seconds for which training waits for a checkpoint in flight before it says so.
 PATIENCE = 1.0
+# Steps without a checkpoint whose median is a usual step.
+USUAL_STEPS = 100
 
 Then = Callable[[], None]
 """What the training thread does when it sees that the background has done something."""
@@ -47,6 +49,47 @@ Then = Callable[[], None]
 
 class DroppedError(WorkloadError):
     """A checkpoint is given up, because training has failed before all ledgers were synced."""
+
+
+class Stalls:
+    """How long checkpoints hold training up, in seconds.
+
+    That is the time above the median step of the steps that they touch.
+    """
+
+    def __init__(self) -> None:
+        self._usual = deque[float](maxlen=USUAL_STEPS)
+        self._total, self._of_newest, self._checkpoints = 0.0, 0.0, 0
+
+    def step(self, seconds: float, *, touched: bool) -> None:
+        """Count a step, with what was saved after it.
+
+        Args:
+            seconds: that it took, without its wait for data.
+            touched: whether a checkpoint or receipt was copied or written meanwhile.
+        """
+        if not touched:
+            self._usual.append(seconds)
+        elif self._usual:
+            # Some steps are shorter than the median, too.
+            self._of_newest += seconds - median(self._usual)
+
+    def held(self, seconds: float) -> None:
+        """Count time between two epochs in which training only saved."""
+        self._of_newest += seconds
+
+    def checkpoint(self) -> None:
+        """Begin a checkpoint, to which the touched steps belong that follow."""
+        self._total += max(0.0, self._of_newest)
+        self._of_newest = 0.0
+        self._checkpoints += 1
+
+    @property
+    def mean(self) -> float | None:
+        """The seconds for each checkpoint; None before the first one."""
+        if not self._checkpoints:
+            return None
+        return (self._total + max(0.0, self._of_newest)) / self._checkpoints
 
 
 class Checkpointer:
