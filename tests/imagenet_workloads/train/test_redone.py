@@ -8,11 +8,11 @@ from imagenet_spec.metrics import TimePhase
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry.events import Progress, Started
+from imagenet_workloads.telemetry.history import trained_before
 from imagenet_workloads.telemetry.log import EventLog
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.redone import trained_before
 from imagenet_workloads.train.reporter import Reporter
 
 

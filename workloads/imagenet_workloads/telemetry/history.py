@@ -1,7 +1,7 @@
-"""The events of a training, over all attempts, as series for a plot.
+"""The events of a training over all attempts, from each attempt's metrics.jsonl.
 
-Reads each attempt's metrics.jsonl for `plot`. Each `started` event begins a run, because attempt 0
-may run twice without an operator.
+`plot` draws them as series, and a worker asks how far earlier attempts came. Each `started` event
+begins a run, because attempt 0 may run twice without an operator.
 """
 
 from collections.abc import Iterable, Sequence
@@ -91,3 +91,26 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
     if not runs:
         raise InputError(f"nothing to plot: no training has started in {', '.join(names)}")
     return sorted(runs, key=lambda run: run.start[0])
+
+
+def trained_before(output: Path, training: str) -> float:
+    """Return how many epochs the earlier runs of a training came to, with their fraction.
+
+    Later steps of theirs are lost, and trained again. A log names a position after each display
+    interval, so the steps of the last interval are not known.
+
+    Args:
+        output: the folder with the attempts.
+        training: the identity of the training, as its runs have recorded it.
+    """
+    try:
+        runs = read_runs(attempt_folders([output]))
+    except InputError:
+        return 0.0  # no run has started
+    furthest = 0.0
+    for run in runs:
+        started = run.start[1]
+        if started.training == training and started.batches_per_epoch:
+            for _, reached in run.progress:
+                furthest = max(furthest, reached.epoch + reached.batch / started.batches_per_epoch)
+    return furthest

@@ -14,7 +14,6 @@ from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.log import EventLog
 from imagenet_workloads.telemetry.training import ReadingTimes, TrainingRecorder
 from imagenet_workloads.train.counts import Counts
-from imagenet_workloads.train.redone import epochs_of
 
 _readable = logging.getLogger(__name__)
 
@@ -92,8 +91,8 @@ class Reporter:
             rate: returns the learning rate.
             counts: returns those over the epoch so far.
         """
-        redone = epochs_of(position, self._last) <= self._trained_before
-        self._recorder.step(images, seconds, waited, redone)
+        reached = position.epoch + position.batch / self._last
+        self._recorder.step(images, seconds, waited, redone=reached <= self._trained_before)
         self._recorder.position(position.epoch, position.batch)
         self._recorder.learning_rate(rate)
         self._interval_images += images
