@@ -10,8 +10,7 @@ import pytest
 from imagenet_spec.metrics import Phase, TimePhase
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry.registry import Registry
-from imagenet_workloads.telemetry.time_account import TimeAccount
-from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.telemetry.training import TimeAccount, TrainingRecorder
 
 
 class Scene:
@@ -109,7 +108,7 @@ def test_a_slow_source_of_data_is_a_wait_for_data(waited: float) -> None:
 def test_a_process_knows_its_age() -> None:
     program = (
         "import sys, time\n"
-        "from imagenet_workloads.telemetry.time_account import process_age\n"
+        "from imagenet_workloads.telemetry.training import process_age\n"
         "now = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)\n"
         "print(now(), process_age(), now(), flush=True)\n"
         "sys.stdin.read()"

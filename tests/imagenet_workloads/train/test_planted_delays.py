@@ -18,8 +18,7 @@ from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.registry import Registry
-from imagenet_workloads.telemetry.time_account import TimeAccount
-from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.telemetry.training import TimeAccount, TrainingRecorder
 from imagenet_workloads.train.framework import Outputs, Snapshot, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.options import parse

@@ -1,18 +1,20 @@
-"""The metrics of a training worker, as methods for what happened.
+"""The metrics of a training worker, as methods for what happened, and the account of its time.
 
 `imagenet-train` calls them from its loop; each takes a few microseconds.
 """
 
+import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from imagenet_spec import metrics
 from imagenet_workloads.arguments import throttled_seconds
 from imagenet_workloads.telemetry.registry import Registry
-from imagenet_workloads.telemetry.time_account import TimeAccount
 
 _TIME_PHASES = {
     metrics.Phase.RESUMING: metrics.TimePhase.RESTORING,
@@ -23,6 +25,10 @@ _TIME_PHASES = {
     metrics.Phase.EXPORTING: metrics.TimePhase.EXPORTING,
     metrics.Phase.ENDING: metrics.TimePhase.ENDING,
 }
+# Steps of which the CPU time of the loop is the median.
+STEPS_OF_LOOP_CPU = 1000
+# Steps that wait for a scrape, at most: their export takes some 4 ms.
+MOST_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -42,10 +48,66 @@ class ReadingTimes:
     decoded_cpu: float | None
 
 
-# Steps of which the CPU time of the loop is the median.
-STEPS_OF_LOOP_CPU = 1000
-# Steps that wait for a scrape, at most: their export takes some 4 ms.
-MOST_STEPS = 1000
+class TimeAccount:
+    """Seconds of one process by phase, which add up to its wall time; thread-safe.
+
+    The process is in one phase at a time. Before the first `enter` it is starting. A step counts
+    when it is complete, so a hang in a step is never counted as training.
+    """
+
+    def __init__(self, age: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin the account.
+
+        Args:
+            age: seconds for which the process has run already; they count as starting.
+            clock: gives seconds.
+        """
+        self._clock, self._lock = clock, threading.Lock()
+        self._phase, self._since = metrics.TimePhase.STARTING, clock() - age
+        self._seconds = dict.fromkeys(metrics.TimePhase, 0.0)
+
+    def enter(self, phase: metrics.TimePhase) -> None:
+        """End the present phase and begin another."""
+        with self._lock:
+            self._spend(self._phase, self._clock())
+            self._phase = phase
+
+    def step(self, waited: float, redone: bool) -> None:
+        """Divide the time since the phase began, or since the former step, at the end of a step.
+
+        Args:
+            waited: seconds of the step that were spent waiting for its data.
+            redone: whether an earlier attempt had trained it; then all of it is lost time.
+        """
+        with self._lock:
+            now = self._clock()
+            self._phase = metrics.TimePhase.REDONE if redone else metrics.TimePhase.STEPPING
+            if not redone:
+                self._spend(metrics.TimePhase.DATA, min(now, self._since + waited))
+            self._spend(self._phase, now)
+
+    def seconds(self) -> dict[metrics.TimePhase, float]:
+        """Return the seconds by phase until now, without a step in progress."""
+        with self._lock:
+            found = dict(self._seconds)
+            if self._phase not in (metrics.TimePhase.STEPPING, metrics.TimePhase.REDONE):
+                found[self._phase] += self._clock() - self._since
+            return found
+
+    def _spend(self, phase: metrics.TimePhase, until: float) -> None:
+        self._seconds[phase] += until - self._since
+        self._since = until
+
+
+def process_age() -> float:
+    """Return for how many seconds this process exists; 0 if the system does not say."""
+    try:
+        # The name of the program, in parentheses, may hold spaces.
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
 
 
 class TrainingRecorder:

@@ -1,7 +1,7 @@
 """What every framework shares of distributed training; it imports none of them.
 
 `worker` is one worker until its framework may start, `trainer` its training: `resume` finds where
-to go on, `loop` trains, `evaluate` counts, `checkpointer` saves, `reporter` reports, and `result`
+to go on, `loop` trains and evaluates, `checkpointer` saves, `reporter` reports, and `result`
 is what stays. `framework`, `group` and `data.worker_data` are the protocols that a package of
 `frameworks` implements. `options` is the command line.
 """

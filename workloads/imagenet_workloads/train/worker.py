@@ -19,8 +19,7 @@ from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.rendezvous import Rendezvous
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.server import serve
-from imagenet_workloads.telemetry.time_account import TimeAccount, process_age
-from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.telemetry.training import TimeAccount, TrainingRecorder, process_age
 from imagenet_workloads.train.options import FrameworkDescription, Options
 from imagenet_workloads.train.resume import identify
 from imagenet_workloads.train.trainer import Worker, train
