@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from imagenet_operator.scaling import table
 from imagenet_operator.scaling.speedup import Measured, rows
 from imagenet_workloads.commands.plot import build_parser
-from imagenet_workloads.telemetry import scaling_plot
+from imagenet_workloads.telemetry import plot
 
 MEASURED = st.builds(
     Measured,
@@ -27,17 +27,17 @@ def test_every_point_is_read_back(measured: list[Measured]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         path.write_text(table.as_csv(found))
-        read = scaling_plot.read_points(path)
-    expected: dict[str, list[scaling_plot.Point]] = {}
+        read = plot.read_points(path)
+    expected: dict[str, list[plot.SweepPoint]] = {}
     for row in found:
         line = table.record(row)
-        point = scaling_plot.Point(line["workers"], line["images_per_second"], line["speedup"])
+        point = plot.SweepPoint(line["workers"], line["images_per_second"], line["speedup"])
         expected.setdefault(line["strategy"], []).append(point)
     assert read == expected
 
 
 def test_the_columns_are_there() -> None:
-    assert set(scaling_plot.COLUMNS) <= set(table.COLUMNS)
+    assert set(plot.COLUMNS) <= set(table.COLUMNS)
 
 
 def test_the_program_takes_what_the_command_gives() -> None:

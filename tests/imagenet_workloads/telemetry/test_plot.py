@@ -20,7 +20,7 @@ from imagenet_workloads.telemetry.events import (
 )
 from imagenet_workloads.telemetry.history import attempt_folders, read_runs
 from imagenet_workloads.telemetry.log import EventLog
-from imagenet_workloads.telemetry.plot import draw
+from imagenet_workloads.telemetry.plot import draw_training
 
 START = 1.7e9
 
@@ -75,7 +75,7 @@ def texts(axes: Axes) -> list[str]:
 
 
 def test_accuracy_and_speed_over_wall_clock_time(job: Path) -> None:
-    figure = draw(read_runs(attempt_folders([job])), "digits")
+    figure = draw_training(read_runs(attempt_folders([job])), "digits")
     accuracy, speed = figure.axes
     assert points(accuracy, "validation") == [(12.0, 0.5)]
     assert points(accuracy, "training") == [(10.0, 0.3)]
@@ -89,7 +89,7 @@ def test_accuracy_and_speed_over_wall_clock_time(job: Path) -> None:
 
 
 def test_a_restart_is_marked_in_both_panels_and_named_once(job: Path) -> None:
-    accuracy, speed = draw(read_runs(attempt_folders([job])), "digits").axes
+    accuracy, speed = draw_training(read_runs(attempt_folders([job])), "digits").axes
     for axes in (accuracy, speed):
         assert [30.0, 30.0] in [times(line) for line in axes.get_lines()]
     assert texts(accuracy) == ["restart: attempt 1, epoch 1", "87.5%"]
@@ -97,12 +97,12 @@ def test_a_restart_is_marked_in_both_panels_and_named_once(job: Path) -> None:
 
 
 def test_without_a_restart_no_mark(tmp_path: Path) -> None:
-    accuracy, _ = draw(read_runs([write(tmp_path, FIRST)]), "digits").axes
+    accuracy, _ = draw_training(read_runs([write(tmp_path, FIRST)]), "digits").axes
     assert texts(accuracy) == ["50.0%"]
 
 
 def test_a_training_that_has_only_started_is_an_empty_picture(tmp_path: Path) -> None:
-    accuracy, speed = draw(read_runs([write(tmp_path, FIRST[:1])]), "digits").axes
+    accuracy, speed = draw_training(read_runs([write(tmp_path, FIRST[:1])]), "digits").axes
     assert accuracy.get_lines()[:] == speed.get_lines()[:] == []
     assert accuracy.get_legend() is None
 
@@ -112,7 +112,7 @@ def test_a_training_that_has_only_started_is_an_empty_picture(tmp_path: Path) ->
 )
 def test_the_unit_of_time_fits_the_training(tmp_path: Path, seconds: float, unit: str) -> None:
     runs = read_runs([write(tmp_path, [*FIRST[:1], (seconds, Validated(0, 1, 0.5))])])
-    assert draw(runs, "x").axes[1].get_xlabel() == f"{unit} since the start"
+    assert draw_training(runs, "x").axes[1].get_xlabel() == f"{unit} since the start"
 
 
 def test_attempts_are_in_the_order_of_time_however_given(job: Path) -> None:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from imagenet_workloads.commands import plot as command
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.telemetry.scaling_plot import Point, draw_scaling, read_points
+from imagenet_workloads.telemetry.plot import SweepPoint, draw_scaling, read_points
 
 TABLE = """strategy,workers,seconds,images_per_second,speedup,efficiency,top1
 parameterServer,1,61,100.0,1.0,1.0,0.97
@@ -47,8 +47,8 @@ def ticks(axes: Axes) -> list[float]:
 
 def test_points_are_read_by_strategy_and_number(tmp_path: Path) -> None:
     assert read_points(write(tmp_path)) == {
-        "parameterServer": [Point(1, 100.0, 1.0), Point(2, 180.0, 1.8)],
-        "horovod": [Point(1, 110.0, 1.0), Point(4, 330.0, 3.0)],
+        "parameterServer": [SweepPoint(1, 100.0, 1.0), SweepPoint(2, 180.0, 1.8)],
+        "horovod": [SweepPoint(1, 110.0, 1.0), SweepPoint(4, 330.0, 3.0)],
     }
 
 
@@ -60,7 +60,7 @@ def test_each_network_is_a_line_of_its_own(tmp_path: Path) -> None:
 
 
 def test_every_strategy_has_a_line_of_its_own_look() -> None:
-    strategies = {f"strategy {number}": [Point(1, 10.0, 1.0)] for number in range(28)}
+    strategies = {f"strategy {number}": [SweepPoint(1, 10.0, 1.0)] for number in range(28)}
     axes = draw_scaling(strategies, "digits").axes[0]
     looks = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
     assert len(looks) == 1 + len(strategies)
@@ -110,7 +110,7 @@ def test_the_legend_names_every_line_and_hides_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("most", "scale"), [(4, "linear"), (7, "linear"), (8, "log"), (64, "log")])
 def test_many_workers_are_drawn_by_doublings(most: int, scale: str) -> None:
-    points = [Point(2, 200.0, 2.0), Point(most, 300.0, 3.0)]
+    points = [SweepPoint(2, 200.0, 2.0), SweepPoint(most, 300.0, 3.0)]
     speedup, speed = draw_scaling({"horovod": points}, "digits").axes
     assert {speedup.get_xscale(), speedup.get_yscale(), speed.get_xscale()} == {scale}
     assert ticks(speedup) == [1, 2, most]
@@ -118,14 +118,14 @@ def test_many_workers_are_drawn_by_doublings(most: int, scale: str) -> None:
 
 
 def test_no_two_strategies_look_alike() -> None:
-    many = {f"strategy {number}": [Point(1, 100.0, 1.0)] for number in range(20)}
+    many = {f"strategy {number}": [SweepPoint(1, 100.0, 1.0)] for number in range(20)}
     for axes in draw_scaling(many, "digits").axes:
         drawn = [line for line in axes.get_lines() if line.get_label() in many]
         assert len({(line.get_color(), line.get_marker()) for line in drawn}) == len(many)
 
 
 def test_a_single_point_is_a_picture_too() -> None:
-    speedup, _ = draw_scaling({"single": [Point(1, 100.0, 1.0)]}, "digits").axes
+    speedup, _ = draw_scaling({"single": [SweepPoint(1, 100.0, 1.0)]}, "digits").axes
     assert lines(speedup)["single"] == [(1, 1)]
 
 

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from imagenet_workloads.commands import plot as command
-from imagenet_workloads.telemetry.time_plot import draw_time, read_report
+from imagenet_workloads.telemetry.plot import draw_time, read_report
 
 FOUND = {"name": "digits", "phases": {"queueing": 5.0, "stepping": 15.0}, "goodput": 0.75}
 

@@ -71,9 +71,8 @@ def _run(parsed: argparse.Namespace) -> None:
         raise InputError(
             "write the folders of a training, --scaling CSV or --time JSON, one of the three"
         )
-    draw = _scaling if parsed.scaling else _time if parsed.time else _training
     try:
-        figure, path = draw(parsed)
+        figure, path = _draw(parsed)
     except ModuleNotFoundError as error:
         raise WorkloadError(f"needs {error.name}; type: pip install matplotlib") from error
     if path.suffix.lower() != ".png":
@@ -85,32 +84,24 @@ def _run(parsed: argparse.Namespace) -> None:
     print(path)
 
 
-# Imported here: the parser must be importable without matplotlib.
-
-
-def _training(parsed: argparse.Namespace) -> "tuple[Figure, Path]":
+def _draw(parsed: argparse.Namespace) -> "tuple[Figure, Path]":
+    # Imported here: the parser must be importable without matplotlib.
+    from imagenet_workloads.telemetry import plot
     from imagenet_workloads.telemetry.history import attempt_folders, read_runs
-    from imagenet_workloads.telemetry.plot import draw
 
+    if parsed.scaling:
+        table: Path = parsed.scaling
+        figure = plot.draw_scaling(plot.read_points(table), parsed.title or table.stem)
+        return figure, parsed.output or table.with_suffix(".png")
+    if parsed.time:
+        file: Path = parsed.time
+        report = plot.read_report(file)
+        figure = plot.draw_time(report, parsed.title or report.name)
+        return figure, parsed.output or file.with_suffix(".png")
     folders = attempt_folders(parsed.folders)
     title = parsed.title or folders[-1].resolve().parent.parent.name
-    return draw(read_runs(folders), title), parsed.output or folders[-1] / PICTURE_NAME
-
-
-def _scaling(parsed: argparse.Namespace) -> "tuple[Figure, Path]":
-    from imagenet_workloads.telemetry.scaling_plot import draw_scaling, read_points
-
-    table: Path = parsed.scaling
-    figure = draw_scaling(read_points(table), parsed.title or table.stem)
-    return figure, parsed.output or table.with_suffix(".png")
-
-
-def _time(parsed: argparse.Namespace) -> "tuple[Figure, Path]":
-    from imagenet_workloads.telemetry.time_plot import draw_time, read_report
-
-    file: Path = parsed.time
-    report = read_report(file)
-    return draw_time(report, parsed.title or report.name), parsed.output or file.with_suffix(".png")
+    figure = plot.draw_training(read_runs(folders), title)
+    return figure, parsed.output or folders[-1] / PICTURE_NAME
 
 
 if __name__ == "__main__":
