@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 import pytest
 
-from imagenet_workloads.rendezvous.horovod_scopes import RefusedRequestError, Scopes, scope_sizes
+from imagenet_workloads.rendezvous.horovod_server import RefusedRequestError, Scopes, scope_sizes
 
 
 def test_the_scopes_are_those_in_which_slots_meet() -> None:
