@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole
-from imagenet_workloads.rendezvous.peer_connections import Listener
+from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole, Listener
 
 # A server at 10.0.0.7:9092: it listens, the scheduler, a worker and itself are connected, another
 # worker has left, someone asks for its metrics, and it is connected to the scheduler.

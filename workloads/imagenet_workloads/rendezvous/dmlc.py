@@ -1,15 +1,19 @@
-"""The members of a parameter server job, by MXNet's variables DMLC_*: roles and waits.
+"""The members of a parameter server job, by MXNet's variables DMLC_*: roles, waits, connections.
 
 ps-lite's scheduler opens its port when MXNet starts, without waiting for others. So servers and
-workers wait for that port, and the scheduler waits until its own name resolves.
+workers wait for that port, and the scheduler waits until its own name resolves. From then on
+schedulers and servers stay in MXNet's C++, which reports nothing: their connections are counted.
 """
 
 import functools
 import ipaddress
+import socket
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Self
 
 from imagenet_workloads.errors import InputError
@@ -25,6 +29,9 @@ from imagenet_workloads.rendezvous.waiting import (
 )
 
 VARIABLE = "DMLC_ROLE"
+# Only IPv4, as in ps-lite.
+CONNECTIONS = Path("/proc/self/net/tcp")
+_ESTABLISHED = "01"
 
 
 class DmlcRole(StrEnum):
@@ -182,3 +189,55 @@ def wait_for_scheduler(member: DmlcMember, timeout: float) -> str:
         wanted = f"its own name {member.host} to resolve"
         return keep_trying(lambda: resolve(member.host, member.port), member.role, wanted, timeout)
     return wait_for_port(member.role, "the scheduler", member.host, member.port, timeout)
+
+
+@dataclass(frozen=True)
+class Listener:
+    """The listening socket of a member, and how many have connected to it.
+
+    ps-lite connects all members to the scheduler, the scheduler and all workers to each server, and
+    each of both to itself. So the established connections to a member's own port are those of the
+    running members that have joined.
+
+    Attributes:
+        host: An IPv4 address, or a name that resolves to one.
+        port: MXNet's port, not that of the metrics.
+        expected: The number of connections when all members have joined.
+        table: The kernel's table of connections.
+    """
+
+    host: str
+    port: int
+    expected: int
+    table: Path = CONNECTIONS
+
+    @classmethod
+    def of(cls, member: DmlcMember) -> "Listener | None":
+        """Return that of a scheduler or server; None if ps-lite chooses its port or address."""
+        if member.role is DmlcRole.SCHEDULER:
+            return cls(member.host, member.port, member.servers + member.workers + 1)
+        if member.own_host is None or member.own_port is None:
+            return None
+        return cls(member.own_host, member.own_port, member.workers + 2)
+
+    def missing(self) -> str | None:
+        """Return how many members are not connected; None if all are.
+
+        Probes and other connections count while they are open.
+        """
+        present = self._connections()
+        if present >= self.expected:
+            return None
+        # The first is the member itself.
+        others = self.expected - 1
+        return f"{others - max(present - 1, 0)} of {others} members to connect"
+
+    def _connections(self) -> int:
+        try:
+            address = socket.inet_aton(socket.gethostbyname(self.host))
+        except OSError:
+            return 0
+        # The kernel prints the address as a number in the machine's byte order.
+        own = f"{int.from_bytes(address, sys.byteorder):08X}:{self.port:04X}"
+        rows = (line.split() for line in self.table.read_text().splitlines()[1:])
+        return sum(row[1] == own and row[3] == _ESTABLISHED for row in rows)

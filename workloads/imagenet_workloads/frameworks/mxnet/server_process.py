@@ -19,8 +19,7 @@ from imagenet_spec.program.train import ClusterOptions
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.frameworks.mxnet.server_commands import Controller, Workers
-from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole, wait_for_scheduler
-from imagenet_workloads.rendezvous.peer_connections import Listener
+from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole, Listener, wait_for_scheduler
 from imagenet_workloads.rendezvous.waiting import give_up, watch
 from imagenet_workloads.telemetry import server
 from imagenet_workloads.telemetry.log import log_readably
