@@ -238,7 +238,7 @@ class _Handler(LimitedRequest, BaseHTTPRequestHandler):
         super().setup()
 
     def do_GET(self) -> None:
-        self._answer(self._get)
+        self._answer(self.server.scopes.get)
 
     def do_PUT(self) -> None:
         self._answer(self._put)
@@ -251,8 +251,10 @@ class _Handler(LimitedRequest, BaseHTTPRequestHandler):
 
     def _answer(self, act: Callable[[str, str], bytes | None]) -> None:
         try:
-            scope, key = self._target()
-            value = act(scope, key)
+            parts = self.path.split("/")
+            if len(parts) != 3 or parts[0]:
+                raise RefusedRequestError(HTTPStatus.BAD_REQUEST, "its path is not /SCOPE/KEY")
+            value = act(parts[1], parts[2])
             status = HTTPStatus.NOT_FOUND if value is None else HTTPStatus.OK
         except RefusedRequestError as refusal:
             self.server.registry.add(metrics.PEER_REQUESTS_REFUSED, 1)
@@ -262,15 +264,6 @@ class _Handler(LimitedRequest, BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(value or b"")))
         self.end_headers()
         self.wfile.write(value or b"")
-
-    def _target(self) -> tuple[str, str]:
-        parts = self.path.split("/")
-        if len(parts) != 3 or parts[0]:
-            raise RefusedRequestError(HTTPStatus.BAD_REQUEST, "its path is not /SCOPE/KEY")
-        return parts[1], parts[2]
-
-    def _get(self, scope: str, key: str) -> bytes | None:
-        return self.server.scopes.get(scope, key)
 
     def _put(self, scope: str, key: str) -> bytes:
         self.server.scopes.check(scope, key)
