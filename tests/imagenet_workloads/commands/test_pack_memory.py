@@ -7,7 +7,7 @@ DECODING = """
 import resource
 from concurrent.futures import ThreadPoolExecutor
 import cv2, numpy as np, simplejpeg
-from imagenet_workloads.process.heap import keep_freed_memory
+from imagenet_workloads.commands.pack import keep_freed_memory
 
 keep_freed_memory()
 cv2.setNumThreads(1)
