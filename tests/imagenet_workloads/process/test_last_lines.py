@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.process.last_lines import BYTES, LastLines
+from imagenet_workloads.process.pid1 import BYTES, LastLines
 
 PROGRAM = """
 import os, sys
-from imagenet_workloads.process.last_lines import LastLines
+from imagenet_workloads.process.pid1 import LastLines
 from imagenet_workloads.process.pid1 import run_in_child
 
 bodies = {

@@ -36,8 +36,7 @@ def parse(arguments: Sequence[str] | None = None) -> "Options":
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the member of the environment's role, or train without peers; return the exit code."""
-    from imagenet_workloads.process.last_lines import LastLines
-    from imagenet_workloads.process.pid1 import run_in_child
+    from imagenet_workloads.process.pid1 import LastLines, run_in_child
 
     code = run_in_child(lambda: _run(arguments), LastLines.from_environment(os.environ))
     if code != 128 + signal.SIGABRT:
