@@ -10,8 +10,13 @@ from typing import NamedTuple
 
 import pytest
 
-from imagenet_workloads.checkpoint import room
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.checkpoint.store import (
+    ROOM_FILE,
+    CheckpointStore,
+    Identity,
+    Position,
+    size_of,
+)
 from imagenet_workloads.errors import VolumeFullError
 from imagenet_workloads.files import write_output
 from support.checkpoints import names, store, write
@@ -62,8 +67,8 @@ def test_a_later_attempt_needs_what_the_newest_checkpoint_takes(
     free: int, has_room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(store(tmp_path), 1)
-    (folder / "params").write_bytes(bytes(6000 - room.size_of(folder) + 5))
-    assert room.size_of(folder) == 6000
+    (folder / "params").write_bytes(bytes(6000 - size_of(folder) + 5))
+    assert size_of(folder) == 6000
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free=free))
     later = later_attempt(tmp_path)
     with nullcontext() if has_room else pytest.raises(VolumeFullError, match="needs 6,000 bytes"):
@@ -93,7 +98,7 @@ def test_a_checkpoint_of_another_training_says_nothing_of_the_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(store(tmp_path, identity=Identity("", "")), 1)
-    (tmp_path / "attempts" / "r0" / room.FILE_NAME).write_text("{")
+    (tmp_path / "attempts" / "r0" / ROOM_FILE).write_text("{")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free=0))
     later_attempt(tmp_path).require_room(90)
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from imagenet_workloads.checkpoint import room
+from imagenet_workloads.checkpoint.store import record_room
 
 PROGRAM = """
 import sys
@@ -43,7 +43,7 @@ def test_the_parser_is_cheap() -> None:
 def test_a_later_attempt_checks_the_room_before_it_imports_a_framework(tmp_path: Path) -> None:
     former = tmp_path / "out" / "attempts" / "r0"
     former.mkdir(parents=True)
-    room.record(former, 10**18)
+    record_room(former, 10**18)
     arguments = ["--benchmark", "1", "--network", "mlp", "--output", str(tmp_path / "out")]
     code = (
         "import sys; sys.modules['mxnet'] = None; "

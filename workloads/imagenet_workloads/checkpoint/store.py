@@ -5,21 +5,25 @@
 An attempt reads the checkpoints of all attempts up to its own, and writes only in its own folder. A
 checkpoint is written under a temporary name and then renamed. So it is complete or absent, even
 after a crash or power failure.
+
+An attempt that lacks room records in its folder how many bytes must be free. Later attempts compare
+that, and the size of the newest checkpoint, with the free bytes before they load anything. A file
+can be recorded on a full volume, because the incomplete checkpoint is deleted first.
 """
 
 import errno
+import json
 import logging
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 from imagenet_spec.names import ATTEMPTS_FOLDER
 from imagenet_workloads import files
-from imagenet_workloads.checkpoint import room
 from imagenet_workloads.checkpoint.manifest import (
     FILE_NAME,
     CheckpointManifest,
@@ -40,6 +44,8 @@ from imagenet_workloads.errors import (
 __all__ = ["Checkpoint", "CheckpointStore", "Identity", "Position"]
 
 _log = logging.getLogger(__name__)
+
+ROOM_FILE = "volume-full.json"
 
 _ATTEMPT = re.compile(r"r(0|[1-9][0-9]*)")
 _CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
@@ -117,8 +123,10 @@ class CheckpointStore:
         newest = next(filter(self._is_own, self._candidates()), None)
         if newest is not None and CheckpointManifest.read(newest).position.epoch >= epochs:
             return
-        attempts = (folder for _, folder in _attempts(self._attempts))
-        needed = max(room.recorded(attempts), 0 if newest is None else room.size_of(newest))
+        recorded = max(
+            (_recorded_room(folder) for _, folder in _attempts(self._attempts)), default=0
+        )
+        needed = max(recorded, 0 if newest is None else size_of(newest))
         if files.free_bytes(self.attempt_folder) < needed:
             what = f"{self._attempts}: no room for a checkpoint"
             raise VolumeFullError(f"{what}: {self._remedy(f'{needed:,}')}", needed)
@@ -227,10 +235,10 @@ class CheckpointStore:
         """Record the bytes of a checkpoint for later attempts; return the error."""
         own = sorted(_checkpoints(self._folder), reverse=True)
         if own:
-            needed = room.size_of(own[0][1])
+            needed = size_of(own[0][1])
             size = f"{needed:,}"
         else:
-            written = room.size_of(temporary)
+            written = size_of(temporary)
             # The free bytes of a volume can leave out a quota, and say nothing of one file.
             free = files.free_bytes(self._folder) if full.errno == errno.ENOSPC else 0
             needed = written + free + 1
@@ -238,7 +246,7 @@ class CheckpointStore:
         remedy = self._remedy(size, full.errno)
         error = VolumeFullError(f"{where}: {full.strerror}: {remedy}", needed)
         shutil.rmtree(temporary, ignore_errors=True)
-        room.record(self.attempt_folder, needed)
+        record_room(self.attempt_folder, needed)
         return error
 
     def _remedy(self, size: str, number: int | None = None) -> str:
@@ -404,3 +412,23 @@ def _seal(folder: Path, manifest: CheckpointManifest, worked: Callable[[], None]
     (folder / FILE_NAME).write_text(manifest.to_json(), encoding="utf-8")
     files.sync(folder / FILE_NAME)
     files.sync(folder)
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def record_room(attempt_folder: Path, needed: int) -> None:
+    """Record the bytes that must be free, if the volume takes that."""
+    path, text = attempt_folder / ROOM_FILE, json.dumps({"bytes": needed}) + "\n"
+    with suppress(StorageError):
+        files.write_output(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _recorded_room(attempt_folder: Path) -> int:
+    """Return the bytes that an attempt recorded; 0 for none, and for a damaged file."""
+    try:
+        return int(json.loads((attempt_folder / ROOM_FILE).read_text(encoding="utf-8"))["bytes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
