@@ -118,8 +118,6 @@ def test_init_from_names_another_training_s(tmp_path: Path, named: str) -> None:
     assert found is not None
     assert found.folder == newest
     assert found.manifest.identity == Identity("other", "ffff")
-    assert other.owns(found)
-    assert not store(tmp_path / "own").owns(found)
 
 
 def test_once_the_training_has_its_own_init_from_is_done_with(tmp_path: Path) -> None:

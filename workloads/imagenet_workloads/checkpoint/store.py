@@ -158,10 +158,6 @@ class CheckpointStore:
             _log.warning("checkpoint %s is ignored: %s", folder, reason)
         return None if init_from is None else _named(init_from, worked)
 
-    def owns(self, checkpoint: Checkpoint) -> bool:
-        """Whether the checkpoint belongs to this training, not to that of init_from."""
-        return self._foreign(checkpoint.manifest.identity) is None
-
     @contextmanager
     def begin(
         self,
