@@ -168,8 +168,8 @@ class Finished:
         images_per_second: The speed of this attempt, summed over the workers; None if it trained no
             image.
         seconds: The time of rank 0 by phase.
-        loop_cpu_seconds: The median CPU time of a step of rank 0 outside the framework; None if it
-            trained no image.
+        loop_cpu_seconds: The median CPU time of a step of rank 0, outside the framework's calls;
+            None if it trained no image.
         checkpoint_stall_seconds: How long a checkpoint held training up, the mean; None without
             one.
     """
