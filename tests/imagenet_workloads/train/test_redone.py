@@ -42,7 +42,7 @@ def test_steps_up_to_there_are_redone(tmp_path: Path) -> None:
     write_run(tmp_path, 0, (1, 2))
     recorder = TrainingRecorder(Registry(Environment()))
     reporter = Reporter(recorder, None, 5, 10, trained_before=trained_before(tmp_path, "uid/hash"))
-    reporter.begin_steps()
+    reporter.recorder.begin_steps()
     spent = []
     for batch in (1, 2, 3):
         before = recorder.time.seconds()

@@ -202,16 +202,17 @@ class TrainingRecorder:
         """Take what says how the reading went so far; None if it is not measured."""
         self._reading = times
 
-    def launched(self, starved: bool) -> None:
-        """Count a step of which is known whether its device waited for the program."""
-        self._launched, self._starved = self._launched + 1, self._starved + starved
+    def launched(self, starved: bool | None) -> None:
+        """Count a step by whether its device waited for the program; None if that is not known."""
+        if starved is not None:
+            self._launched, self._starved = self._launched + 1, self._starved + starved
 
     def compiled(self, is_compiled: bool | None) -> None:
         """Set whether compiled code trains; None where it was not chosen."""
         self._set_known(metrics.TRAIN_COMPILED, is_compiled)
 
     def loop_cpu(self, seconds: float) -> None:
-        """Note the CPU time of the training thread in a step, outside the framework."""
+        """Note the CPU time of the training thread in a step, outside the framework's calls."""
         self._loop_cpu.append(seconds)
 
     def median_loop_cpu(self) -> float | None:

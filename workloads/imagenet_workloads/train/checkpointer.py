@@ -119,7 +119,8 @@ class Checkpointer:
         Raises:
             StorageError: it cannot be made.
         """
-        self._options, self._store, self._reporter = options, store, reporter
+        self._options, self._store = options, store
+        self._reporter, self._recorder = reporter, reporter.recorder
         self._learner, self._group, self._clock = learner, group, clock
         self._training, self._last_epoch = training, last_epoch
         self._ledger, self._receipts = ledger, receipts
@@ -186,7 +187,7 @@ class Checkpointer:
         self._count_on_ledgers()
         self._learner.average_statistics()
         if self._group.rank == 0:
-            self._reporter.phase(Phase.SAVING)
+            self._recorder.phase(Phase.SAVING)
             # Behind a checkpoint, so that no more than two copies are in memory.
             self._wait(leaving=1)
             snapshot, receipts = self._learner.snapshot(), self._receipts
@@ -239,7 +240,7 @@ class Checkpointer:
         """
         self._count_on_ledgers()
         if self._group.rank == 0 and self._in_flight:
-            self._reporter.phase(Phase.SAVING)
+            self._recorder.phase(Phase.SAVING)
         self._is_ending = True
         self._wait()
 
@@ -262,19 +263,19 @@ class Checkpointer:
         longest = max(EVERY_SECONDS, STALLS_PER_INTERVAL * stalled)
         self.interval = longest if given is None else given
         if self._group.rank == 0:
-            self._reporter.stall(self.stalls.mean, self.interval)
+            self._recorder.checkpoint_stall(self.stalls.mean, self.interval)
 
     def _export(self, prefix: Path, finished: int) -> None:
-        self._reporter.phase(Phase.EXPORTING)
+        self._recorder.phase(Phase.EXPORTING)
         own = f"{escape(prefix.name)}-*"
-        with growth_reported(prefix.parent, self._reporter.work, pattern=own):
+        with growth_reported(prefix.parent, self._recorder.work, pattern=own):
             self._learner.export(prefix, finished)
         self._reporter.pause()
 
     def _save(self, position: Position) -> None:
         """Copy what a checkpoint holds, and let it be written beside training."""
         if self._group.rank == 0:
-            self._reporter.phase(Phase.SAVING)
+            self._recorder.phase(Phase.SAVING)
         self._count_on_ledgers()
         self._wait()
         synced = self._all_synced = Future[None]()
@@ -283,7 +284,7 @@ class Checkpointer:
         if self._group.rank == 0:
             self._last_saved = self._clock()
             snapshot = self._learner.snapshot()
-            self._reporter.copied()
+            self._recorder.copied()
             self.stalls.checkpoint()
             begun = self._last_saved
             self._begin(lambda: self._write(position, snapshot, synced, begun))
@@ -326,7 +327,7 @@ class Checkpointer:
     def _work(self) -> None:
         """Count what the background does as progress while training waits for it."""
         if self._is_waited_for:
-            self._reporter.work()
+            self._recorder.work()
 
     def _sync_ledger(self) -> Then:
         if self._ledger is not None:

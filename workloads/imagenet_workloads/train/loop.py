@@ -72,10 +72,14 @@ class TrainingLoop:
     reporter: Reporter
     termination: Termination
     ledger: Ledger | None = None
-    _accumulated: float = field(default=0.0, init=False)  # seconds of steps without an update
-    _framework_cpu: float = field(
-        default=0.0, init=False
-    )  # of this thread, in the framework's calls
+    # Seconds of steps without an update.
+    _accumulated: float = field(default=0.0, init=False)
+    # CPU seconds of this thread in the framework's calls.
+    _framework_cpu: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        """Take the metrics that need no interval."""
+        self._recorder = self.reporter.recorder
 
     def run(self, start: Position, first_image: int = 0) -> TrainingOutcome:
         """Train from a position to the end of the last epoch, or until a worker has to leave.
@@ -86,7 +90,7 @@ class TrainingLoop:
         """
         outcome = TrainingOutcome()
         self.termination.has_peers = self.group.workers > 1
-        self.reporter.reading(self.data.times)
+        self._recorder.reading(self.data.times)
         try:
             for epoch in range(start.epoch, self.epochs):
                 first = (start.batch, first_image) if epoch == start.epoch else (0, 0)
@@ -105,7 +109,7 @@ class TrainingLoop:
     def validate(self, epoch: int) -> Counts | None:
         """Evaluate after an epoch; None on ranks that do not, and without validation images."""
         counts = None
-        self.reporter.phase(Phase.EVALUATING)
+        self._recorder.phase(Phase.EVALUATING)
         if self.data.validation is not None:
             counts = evaluate(
                 self.learner, self.data.validation, self.group, self.top_k, self._validated_batch
@@ -116,7 +120,7 @@ class TrainingLoop:
         return counts
 
     def _validated_batch(self) -> None:
-        self.reporter.work()
+        self._recorder.work()
         self.checkpointer.look()
 
     def _epoch(
@@ -126,9 +130,9 @@ class TrainingLoop:
         counts = OutputCounts(self.top_k)
         started = time.monotonic()
         saving = 0.0
-        self.reporter.phase(Phase.TRAINING)
-        batches = self.data.training.epoch(epoch, first_batch, self.reporter.work, first_image)
-        self.reporter.begin_steps()
+        self._recorder.phase(Phase.TRAINING)
+        batches = self.data.training.epoch(epoch, first_batch, self._recorder.work, first_image)
+        self._recorder.begin_steps()
         first_step = epoch * self.data.training.batches_per_epoch
         for done in range(first_batch + 1, self.data.training.batches_per_epoch + 1):
             step_started, own_cpu = time.monotonic(), time.thread_time() - self._framework_cpu
@@ -157,16 +161,16 @@ class TrainingLoop:
                 partial(self.schedule, (first_step + done - 1) // self.accumulation_steps),
                 counts.so_far,
             )
-            self.reporter.launched(outputs.starved)
-            self.reporter.compiled(self.learner.compiled)
+            self._recorder.launched(outputs.starved)
+            self._recorder.compiled(self.learner.compiled)
             own_cpu = time.thread_time() - self._framework_cpu - own_cpu
             has_saved = self._save(flags, self._after(epoch, done))
             if has_saved:
-                self.reporter.phase(Phase.TRAINING)
-                self.reporter.begin_steps()
+                self._recorder.phase(Phase.TRAINING)
+                self._recorder.begin_steps()
                 saving += time.monotonic() - step_ended
             else:
-                self.reporter.loop_cpu(own_cpu)
+                self._recorder.loop_cpu(own_cpu)
             self.checkpointer.time(
                 time.monotonic() - step_started - waited,
                 touched=was_busy or has_saved or self.checkpointer.is_busy,
@@ -209,7 +213,7 @@ class TrainingLoop:
         if ready is None:
             self._accumulated += ended - asked
             return
-        self.reporter.exchange(self._accumulated + ready - asked)
+        self._recorder.exchange(self._accumulated + ready - asked)
         self._accumulated = 0.0
 
     def _after(self, epoch: int, done: int) -> Position:

@@ -8,11 +8,10 @@ import math
 import time
 from collections.abc import Callable
 
-from imagenet_spec.metrics import Phase
 from imagenet_workloads.checkpoint.manifest import Position
 from imagenet_workloads.telemetry import events
 from imagenet_workloads.telemetry.log import EventLog
-from imagenet_workloads.telemetry.training import ReadingTimes, TrainingRecorder
+from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
 
 _readable = logging.getLogger(__name__)
@@ -24,7 +23,11 @@ LONG_EPOCH = 3600.0
 
 
 class Reporter:
-    """Reports for one worker."""
+    """Reports for one worker.
+
+    Attributes:
+        recorder: of the metrics, which is told directly what needs no interval and no event.
+    """
 
     def __init__(
         self,
@@ -49,23 +52,11 @@ class Reporter:
             trained_before: epochs that an earlier attempt had trained, with their fraction.
             device: that trains, in words.
         """
-        self._recorder, self._log, self._clock = recorder, log, clock
+        self.recorder, self._log, self._clock = recorder, log, clock
         self._listener, self._trained_before = listener, trained_before
         self._display_every, self._last = display_every, batches_per_epoch
         self._device, self._steps = device, 0
         self.pause()
-
-    def phase(self, phase: Phase) -> None:
-        """Begin a phase."""
-        self._recorder.phase(phase)
-
-    def begin_steps(self) -> None:
-        """Begin the steps of an epoch, once its data is open, or go on with them."""
-        self._recorder.begin_steps()
-
-    def work(self) -> None:
-        """Count one unit of the phase's work, so that it is not taken for a hang."""
-        self._recorder.work()
 
     def pause(self) -> None:
         """Begin a new interval, after something that is not training."""
@@ -92,9 +83,9 @@ class Reporter:
             counts: returns those over the epoch so far.
         """
         reached = position.epoch + position.batch / self._last
-        self._recorder.step(images, seconds, waited, redone=reached <= self._trained_before)
-        self._recorder.position(position.epoch, position.batch)
-        self._recorder.learning_rate(rate)
+        self.recorder.step(images, seconds, waited, redone=reached <= self._trained_before)
+        self.recorder.position(position.epoch, position.batch)
+        self.recorder.learning_rate(rate)
         self._interval_images += images
         self._steps += 1
         # The first step may compile.
@@ -110,27 +101,6 @@ class Reporter:
         due = position.batch % self._display_every == 0 or position.batch == self._last
         if due or elapsed >= LONGEST_SILENCE:
             self._display(position, elapsed, rate(), counts())
-
-    def reading(self, times: Callable[[], ReadingTimes | None]) -> None:
-        """Take what says why steps have waited for their data; None if that is not measured."""
-        self._recorder.reading(times)
-
-    def launched(self, starved: bool | None) -> None:
-        """Report whether a step's device waited for the program; None if that is not known."""
-        if starved is not None:
-            self._recorder.launched(starved)
-
-    def compiled(self, is_compiled: bool | None) -> None:
-        """Report whether compiled code trains; None where it was not chosen."""
-        self._recorder.compiled(is_compiled)
-
-    def loop_cpu(self, seconds: float) -> None:
-        """Report the CPU time of this thread in a step, outside the framework."""
-        self._recorder.loop_cpu(seconds)
-
-    def exchange(self, seconds: float) -> None:
-        """Report for how many seconds this worker computed before an exchange of gradients."""
-        self._recorder.exchange(seconds)
 
     def epoch(self, epoch: int, seconds: float, counts: Counts, workers: int) -> None:
         """Report a finished epoch.
@@ -156,24 +126,16 @@ class Reporter:
     def validation(self, epoch: int, counts: Counts, top_k: int) -> None:
         """Report an evaluation after an epoch; `top_k` is a further k that was counted."""
         top1, top5 = counts.accuracy(counts.top1), counts.accuracy(counts.top5)
-        self._recorder.validation(top1, top5)
+        self.recorder.validation(top1, top5)
         self.write(events.Validated(epoch, counts.images, top1, top5, finite(counts.loss)))
         if top_k:
             accuracy = counts.accuracy(counts.top_k)
             _readable.info("epoch %d validated: top-%d %.4f", epoch + 1, top_k, accuracy)
 
-    def copied(self) -> None:
-        """Report that a checkpoint holds what is learned so far, once it is complete."""
-        self._recorder.copied()
-
     def checkpoint(self, position: Position, seconds: float) -> None:
         """Report a complete checkpoint, and the seconds from its copy to its name."""
-        self._recorder.checkpoint(position.epoch)
+        self.recorder.checkpoint(position.epoch)
         self.write(events.CheckpointWritten(position.epoch, position.batch, position.name, seconds))
-
-    def stall(self, mean: float | None, interval: float) -> None:
-        """Report how long a checkpoint holds training up, and how often there is one."""
-        self._recorder.checkpoint_stall(mean, interval)
 
     def write(self, event: events.Event) -> None:
         """Write an event to the attempt's log, if this worker keeps it, and call the listener."""
@@ -184,8 +146,8 @@ class Reporter:
     def _display(self, position: Position, elapsed: float, rate: float, counts: Counts) -> None:
         speed = self._interval_images / max(elapsed, 1e-9)
         top1, top5 = counts.accuracy(counts.top1), counts.accuracy(counts.top5)
-        self._recorder.speed(speed)
-        self._recorder.accuracy(finite(counts.loss), top1, top5)
+        self.recorder.speed(speed)
+        self.recorder.accuracy(finite(counts.loss), top1, top5)
         self.write(
             events.Progress(
                 position.epoch, position.batch, speed, finite(counts.loss), top1, top5, rate
