@@ -164,7 +164,9 @@ class TrainingLoop:
             self._recorder.launched(outputs.starved)
             self._recorder.compiled(self.learner.compiled)
             own_cpu = time.thread_time() - self._framework_cpu - own_cpu
-            has_saved = self._save(flags, self._after(epoch, done))
+            is_last = done == self.data.training.batches_per_epoch
+            after = Position(epoch + 1, 0) if is_last else Position(epoch, done)
+            has_saved = self._save(flags, after)
             if has_saved:
                 self._recorder.phase(Phase.TRAINING)
                 self._recorder.begin_steps()
@@ -215,11 +217,6 @@ class TrainingLoop:
             return
         self._recorder.exchange(self._accumulated + ready - asked)
         self._accumulated = 0.0
-
-    def _after(self, epoch: int, done: int) -> Position:
-        if done == self.data.training.batches_per_epoch:
-            return Position(epoch + 1, 0)
-        return Position(epoch, done)
 
     def _finish_epoch(
         self, epoch: int, counts: Counts, seconds: float, outcome: TrainingOutcome
