@@ -97,7 +97,6 @@ class Checkpointer:
 
     Attributes:
         stalls: how long they hold training up.
-        interval: seconds from one checkpoint to the next within an epoch.
     """
 
     def __init__(
@@ -136,6 +135,13 @@ class Checkpointer:
         self._report_stall()
         if options.model_prefix and group.rank == 0:
             files.make_output_folder(Path(options.model_prefix).parent)
+
+    @property
+    def interval(self) -> float:
+        """Seconds from one checkpoint to the next within an epoch."""
+        if self._options.checkpoint_every_seconds is not None:
+            return self._options.checkpoint_every_seconds
+        return max(EVERY_SECONDS, STALLS_PER_INTERVAL * (self.stalls.mean or 0.0))
 
     @property
     def receipts(self) -> Sequence[Receipt]:
@@ -208,7 +214,12 @@ class Checkpointer:
         self._report_stall()
         prefix = self._options.model_prefix
         if prefix and self._group.rank == 0 and finished % self._options.save_period == 0:
-            self._export(Path(prefix), finished)
+            self._recorder.phase(Phase.EXPORTING)
+            path = Path(prefix)
+            own = f"{escape(path.name)}-*"
+            with growth_reported(path.parent, self._recorder.work, pattern=own):
+                self._learner.export(path, finished)
+            self._reporter.pause()
             self.look()
 
     def look(self) -> None:
@@ -259,18 +270,8 @@ class Checkpointer:
         self._in_flight.clear()
 
     def _report_stall(self) -> None:
-        given, stalled = self._options.checkpoint_every_seconds, self.stalls.mean or 0.0
-        longest = max(EVERY_SECONDS, STALLS_PER_INTERVAL * stalled)
-        self.interval = longest if given is None else given
         if self._group.rank == 0:
             self._recorder.checkpoint_stall(self.stalls.mean, self.interval)
-
-    def _export(self, prefix: Path, finished: int) -> None:
-        self._recorder.phase(Phase.EXPORTING)
-        own = f"{escape(prefix.name)}-*"
-        with growth_reported(prefix.parent, self._recorder.work, pattern=own):
-            self._learner.export(prefix, finished)
-        self._reporter.pause()
 
     def _save(self, position: Position) -> None:
         """Copy what a checkpoint holds, and let it be written beside training."""
@@ -343,7 +344,12 @@ class Checkpointer:
             growth_reported(folder, self._work),
         ):
             snapshot.save(folder)
-            self._write_progress(folder, position)
+            batch, images = self._training.ordered_batch, None
+            if batch is not None:
+                images = min(position.batch * batch, self._training.images)
+            write_batches_per_epoch(folder, self._training.batches_per_epoch, images)
+            if self._receipts is not None:
+                self._receipts.write(folder, position)
         if self._receipts is not None:
             self._receipts.add(self._store.folder_of(position))
         seconds = self._clock() - begun
@@ -362,11 +368,3 @@ class Checkpointer:
             self._store.attempt_folder / FILE_NAME, lambda path: path.write_text(text)
         )
         return lambda: None
-
-    def _write_progress(self, folder: Path, position: Position) -> None:
-        batch, images = self._training.ordered_batch, None
-        if batch is not None:
-            images = min(position.batch * batch, self._training.images)
-        write_batches_per_epoch(folder, self._training.batches_per_epoch, images)
-        if self._receipts is not None:
-            self._receipts.write(folder, position)
