@@ -109,9 +109,9 @@ class Checkpointer:
         termination: Termination,
         training: TrainingData,
         last_epoch: int,
+        receipts: Receipts,
+        ledger: Ledger | None,
         clock: Callable[[], float] = time.monotonic,
-        ledger: Ledger | None = None,
-        receipts: Receipts | None = None,
     ) -> None:
         """Take what is saved and where to; rank 0 makes the folder of --model-prefix.
 
@@ -146,7 +146,7 @@ class Checkpointer:
     @property
     def receipts(self) -> Sequence[Receipt]:
         """Those of the checkpoints so far, of earlier attempts too; complete after `finish`."""
-        return () if self._receipts is None else self._receipts.chain
+        return self._receipts.chain
 
     def is_due(self) -> bool:
         """Whether the seconds are over; only rank 0's clock counts."""
@@ -187,8 +187,8 @@ class Checkpointer:
         if synced and self._all_synced is not None and not self._all_synced.done():
             self._all_synced.set_result(None)
         self.look()
-        checkpoints = [] if self._receipts is None else self._receipts.due_at(position)
-        if self._receipts is None or not checkpoints:
+        checkpoints = self._receipts.due_at(position)
+        if not checkpoints:
             return False
         self._count_on_ledgers()
         self._learner.average_statistics()
@@ -196,8 +196,8 @@ class Checkpointer:
             self._recorder.phase(Phase.SAVING)
             # Behind a checkpoint, so that no more than two copies are in memory.
             self._wait(leaving=1)
-            snapshot, receipts = self._learner.snapshot(), self._receipts
-            self._begin(lambda: self._write_receipt(receipts, checkpoints, position, snapshot))
+            snapshot = self._learner.snapshot()
+            self._begin(lambda: self._write_receipt(checkpoints, position, snapshot))
         self._reporter.pause()
         return True
 
@@ -291,8 +291,7 @@ class Checkpointer:
             self._begin(lambda: self._write(position, snapshot, synced, begun))
         elif self._ledger is not None:
             self._begin(self._sync_ledger)
-        if self._receipts is not None:
-            self._receipts.expect_later(position, position)
+        self._receipts.expect_later(position, position)
         self._reporter.pause()
 
     def _count_on_ledgers(self) -> None:
@@ -348,22 +347,16 @@ class Checkpointer:
             if batch is not None:
                 images = min(position.batch * batch, self._training.images)
             write_batches_per_epoch(folder, self._training.batches_per_epoch, images)
-            if self._receipts is not None:
-                self._receipts.write(folder, position)
-        if self._receipts is not None:
-            self._receipts.add(self._store.folder_of(position))
+            self._receipts.write(folder, position)
+        self._receipts.add(self._store.folder_of(position))
         seconds = self._clock() - begun
         return lambda: self._reporter.checkpoint(position, seconds)
 
     def _write_receipt(
-        self,
-        receipts: Receipts,
-        checkpoints: Sequence[Position],
-        position: Position,
-        snapshot: Snapshot,
+        self, checkpoints: Sequence[Position], position: Position, snapshot: Snapshot
     ) -> Then:
-        receipts.add_later(checkpoints, position, snapshot.state())
-        text = receipts.to_json()
+        self._receipts.add_later(checkpoints, position, snapshot.state())
+        text = self._receipts.to_json()
         files.write_output(
             self._store.attempt_folder / FILE_NAME, lambda path: path.write_text(text)
         )

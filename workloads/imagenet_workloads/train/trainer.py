@@ -27,7 +27,7 @@ from imagenet_workloads.telemetry.history import trained_before
 from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readably
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.checkpointer import Checkpointer
-from imagenet_workloads.train.framework import Framework, Learner, UpdatePlan
+from imagenet_workloads.train.framework import Framework, UpdatePlan
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger, LedgerHead, Start
 from imagenet_workloads.train.loop import TrainingLoop, TrainingOutcome
@@ -73,7 +73,8 @@ def train(worker: Worker) -> int:
     group = worker.framework.join()
     worker.recorder.time.enter(TimePhase.STARTING)
     with tempfile.TemporaryDirectory(dir=worker.environment.scratch) as scratch:
-        accumulation_steps = _accumulation_steps(worker.options, group)
+        images = worker.options.optimizer.batch_size * group.workers
+        accumulation_steps = max(-(-worker.options.optimizer.macrobatch_size // images), 1)
         data = worker.framework.open_data(accumulation_steps, Path(scratch))
         if batches := worker.options.data.max_batches:
             data = shortened(data, batches, accumulation_steps)
@@ -177,14 +178,28 @@ def _get_ready(
 ) -> tuple[TrainingLoop, ResumePoint]:
     """Find where to go on, and give every rank the same to go on with."""
     options, batches = worker.options, data.training.batches_per_epoch
-    resume_point = _find_resume_point(worker, group, data.training, accumulation_steps)
+    worker.recorder.phase(Phase.RESUMING)
+    resume_point = find_resume_point(
+        options,
+        worker.store,
+        worker.identity,
+        group,
+        batches,
+        accumulation_steps,
+        worker.recorder.work,
+        data.training.ordered_batch,
+    )
     plan = _plan(options, group, batches, resume_point, accumulation_steps)
     learner = worker.framework.learner(data, resume_point, plan)
-    # Before this run's own log begins; a job's account of time is that of rank 0.
-    furthest = trained_before(options.output.output, _identity(worker)) if group.rank == 0 else 0.0
+    log, furthest = None, 0.0
+    if group.rank == 0:
+        # Before this run's own log begins; a job's account of time is that of rank 0.
+        furthest = trained_before(options.output.output, _identity(worker))
+        log_readably(worker.store.attempt_folder / READABLE_NAME)
+        log = EventLog(worker.store.attempt_folder)
     reporter = Reporter(
         worker.recorder,
-        _open_log(worker, group),
+        log,
         options.output.disp_batches,
         batches,
         listener=learner.note,
@@ -193,8 +208,18 @@ def _get_ready(
     )
     _announce(worker, group, reporter, resume_point, batches)
     ledger = _open_ledger(worker, group, data.training, resume_point)
-    receipts = _receipts(worker, group, resume_point, batches, accumulation_steps)
-    checkpointer = _checkpointer(worker, group, learner, reporter, data.training, ledger, receipts)
+    checkpointer = Checkpointer(
+        options.output,
+        worker.store,
+        learner,
+        group,
+        reporter,
+        worker.termination,
+        data.training,
+        options.optimizer.num_epochs,
+        _receipts(worker, group, resume_point, batches, accumulation_steps),
+        ledger,
+    )
     fit = TrainingLoop(
         epochs=options.optimizer.num_epochs,
         accumulation_steps=accumulation_steps,
@@ -209,22 +234,6 @@ def _get_ready(
         ledger=ledger,
     )
     return fit, resume_point
-
-
-def _find_resume_point(
-    worker: Worker, group: Group, training: TrainingData, accumulation_steps: int
-) -> ResumePoint:
-    worker.recorder.phase(Phase.RESUMING)
-    return find_resume_point(
-        worker.options,
-        worker.store,
-        worker.identity,
-        group,
-        training.batches_per_epoch,
-        accumulation_steps,
-        worker.recorder.work,
-        training.ordered_batch,
-    )
 
 
 def _open_ledger(
@@ -244,29 +253,6 @@ def _open_ledger(
     )
     # A checkpoint waits only for the ledgers of workers that sum their flags.
     return Ledger(worker.store.attempt_folder, head, at_once=not group.collective)
-
-
-def _checkpointer(
-    worker: Worker,
-    group: Group,
-    learner: Learner,
-    reporter: Reporter,
-    training: TrainingData,
-    ledger: Ledger | None,
-    receipts: Receipts,
-) -> Checkpointer:
-    return Checkpointer(
-        worker.options.output,
-        worker.store,
-        learner,
-        group,
-        reporter,
-        worker.termination,
-        training,
-        worker.options.optimizer.num_epochs,
-        ledger=ledger,
-        receipts=receipts,
-    )
 
 
 def _receipts(
@@ -289,11 +275,6 @@ def _receipts(
     return receipts
 
 
-def _accumulation_steps(options: Options, group: Group) -> int:
-    step = options.optimizer.batch_size * group.workers
-    return max(-(-options.optimizer.macrobatch_size // step), 1)
-
-
 def _plan(
     options: Options, group: Group, batches: int, resume_point: ResumePoint, accumulation_steps: int
 ) -> UpdatePlan:
@@ -314,14 +295,6 @@ def _plan(
         resume_point.position.epoch * batches + resume_point.position.batch
     ) // accumulation_steps
     return UpdatePlan(accumulation_steps, images, schedule, done)
-
-
-def _open_log(worker: Worker, group: Group) -> EventLog | None:
-    if group.rank != 0:
-        return None
-    folder = worker.store.attempt_folder
-    log_readably(folder / READABLE_NAME)
-    return EventLog(folder)
 
 
 def _announce(
