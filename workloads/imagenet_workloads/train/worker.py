@@ -12,7 +12,7 @@ from imagenet_spec.metrics import TimePhase
 from imagenet_spec.names import camel_case
 from imagenet_spec.program.option import flag
 from imagenet_workloads import rendezvous
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity
+from imagenet_workloads.checkpoint.store import CheckpointStore
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
@@ -52,7 +52,12 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
     recorder = TrainingRecorder(registry, TimeAccount(process_age()))
     serve(registry, environment, recorder.readiness)
     identity = identify(options, environment)
-    store = _open_store(options, environment, identity)
+    store = CheckpointStore(
+        options.output.output, environment.attempt or 0, identity, options.output.checkpoint_keep
+    )
+    store.refuse_later_attempt()
+    if not options.data.test_io:
+        store.require_room(options.optimizer.num_epochs)
     strategy = description.strategy_of(options)
     # The imports take seconds, in which the others come.
     with _many_objects():
@@ -73,17 +78,6 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
         if reason is None:
             raise
         raise WorkloadError(reason) from error
-
-
-def _open_store(options: Options, environment: Environment, identity: Identity) -> CheckpointStore:
-    """Open the attempt's folder, unless a later attempt or a lack of room forbids it."""
-    store = CheckpointStore(
-        options.output.output, environment.attempt or 0, identity, options.output.checkpoint_keep
-    )
-    store.refuse_later_attempt()
-    if not options.data.test_io:
-        store.require_room(options.optimizer.num_epochs)
-    return store
 
 
 @contextmanager
@@ -120,22 +114,18 @@ def explain_memory(
         return None
     where = "the GPU" if options.cluster.gpus or "gpu" in text or "cuda" in text else "this machine"
     images = options.optimizer.batch_size
+    name, variable = description.has.memory_option, description.has.memory_variable
+    further = ""
+    if variable is not None:
+        further = f"; {variable} in the environment may save some more, but is slower"
+    elif name is not None and not getattr(options.model, name):
+        switch = f"{flag(name)} 1 (spec.training.{camel_case(name)}: true)"
+        further = f"; {switch} may save some more, but is slower"
     return (
         f"{where} has too little memory for {images} images a step of this worker; lower "
         "--batch-size (spec.training.batchSize); --macrobatch-size adds up the smaller steps"
-        f"{_of_framework(options, description)}"
+        f"{further}"
     )
-
-
-def _of_framework(options: Options, description: FrameworkDescription) -> str:
-    name, variable = description.has.memory_option, description.has.memory_variable
-    if variable is not None:
-        switch = f"{variable} in the environment"
-    elif name is not None and not getattr(options.model, name):
-        switch = f"{flag(name)} 1 (spec.training.{camel_case(name)}: true)"
-    else:
-        return ""
-    return f"; {switch} may save some more, but is slower"
 
 
 def find_rendezvous(
