@@ -7,15 +7,14 @@ LOCAL_RANK, LOCAL_WORLD_SIZE    of this process, in its pod (default: 0 of 1)
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from errno import ECONNRESET, EHOSTUNREACH, EPIPE, ETIMEDOUT
 from ipaddress import ip_address
 from typing import Self
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, never, number
-from imagenet_workloads.rendezvous.slot import Slot, SlotVariables
+from imagenet_workloads.rendezvous.slot import LOST_BY_GLOO, Slot, SlotVariables
 from imagenet_workloads.rendezvous.waiting import (
     deadline,
     give_up,
@@ -26,13 +25,11 @@ from imagenet_workloads.rendezvous.waiting import (
 
 VARIABLE = "RANK"
 _ALONE = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-# Parts of errors after the loss of a process: Gloo's source file, its text, or NCCL's.
+# Parts of errors after the loss of a process: Gloo's, or NCCL's.
 _LOST = (
-    "gloo/transport/",
-    "Connection closed by peer",
+    *LOST_BY_GLOO,
     "NCCL communicator was aborted",
     "remote process exited or there was a network error",
-    *(os.strerror(number) for number in (ECONNRESET, EPIPE, ETIMEDOUT, EHOSTUNREACH)),
 )
 
 
@@ -101,31 +98,26 @@ class DdpRendezvous:
         """
         return never
 
-    def joining(self, timeout: float) -> AbstractContextManager[None]:
-        """Wait for rank 0, and watch PyTorch's wait for the others, which has no log line."""
-        return self._joining(timeout)
-
     @contextmanager
-    def _joining(self, timeout: float) -> Iterator[None]:
+    def joining(self, timeout: float) -> Iterator[None]:
+        """Wait for rank 0, and watch PyTorch's wait for the others, which has no log line."""
         process = self._process
+        host, port, who = process.host, process.port, f"process of rank {process.rank}"
         if process.is_local:
             # This machine's own name may lead to an address that it cannot reach.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        address = self._resolve(timeout)
+        if process.rank:
+            address = wait_for_port(who, "rank 0", host, port, timeout)
+        else:
+            # The address of this process, for others when it listens.
+            own = f"its own name {host}"
+            address = keep_trying(lambda: resolve(host, port), who, own, timeout)
         if process.rank or not ip_address(address).is_loopback:
             # PyTorch first asks for a name's IPv6 address. If there is none, that question goes
             # through all search domains and leaves the cluster, which may take seconds.
             os.environ["MASTER_ADDR"] = address
         with deadline(f"{process.size} processes to join", timeout, give_up):
             yield
-
-    def _resolve(self, timeout: float) -> str:
-        """Return the address of rank 0, for others when it listens."""
-        process = self._process
-        host, port, who = process.host, process.port, f"process of rank {process.rank}"
-        if process.rank:
-            return wait_for_port(who, "rank 0", host, port, timeout)
-        return keep_trying(lambda: resolve(host, port), who, f"its own name {host}", timeout)
 
     def explain(self, error: Exception) -> str | None:
         """Explain the error of a lost process, by its text."""

@@ -1,28 +1,19 @@
 """The slots of a Horovod job, by the variables HOROVOD_*, and the wait for the rendezvous."""
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from errno import ECONNRESET, EHOSTUNREACH, EPIPE, ETIMEDOUT
 from typing import Self
 
 from imagenet_spec.names import IMAGENET_HOROVOD_HOSTS, POD_IP
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, never, number
-from imagenet_workloads.rendezvous.slot import Slot, SlotVariables
+from imagenet_workloads.rendezvous.slot import LOST_BY_GLOO, Slot, SlotVariables
 from imagenet_workloads.rendezvous.waiting import deadline, give_up, wait_for_port
 
 VARIABLE = "HOROVOD_RANK"
-# Parts of errors after the loss of a slot: Horovod's message, or the source file of Gloo's broken
-# connection. MXNet rewrites "FILE:LINE: text" and may drop the file, so the end of the text counts
-# too.
-_LOST = (
-    "Horovod has been shut down",
-    "gloo/transport/",
-    "Connection closed by peer",
-    *(os.strerror(number) for number in (ECONNRESET, EPIPE, ETIMEDOUT, EHOSTUNREACH)),
-)
+# Parts of errors after the loss of a slot: Horovod's message, or Gloo's.
+_LOST = ("Horovod has been shut down", *LOST_BY_GLOO)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,23 @@ Libraries have other names for the same four variables. `horovod` and `ddp` have
 `slots` starts several processes in one pod.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from errno import ECONNRESET, EHOSTUNREACH, EPIPE, ETIMEDOUT
 from typing import Any, ClassVar, NamedTuple
 
 from imagenet_workloads.rendezvous import number
 
 MOST_PROCESSES = 65536
+
+# Parts of Gloo's errors after the loss of a process: the source file of the broken connection, or
+# the text. MXNet rewrites "FILE:LINE: text" and may drop the file.
+LOST_BY_GLOO = (
+    "gloo/transport/",
+    "Connection closed by peer",
+    *(os.strerror(number) for number in (ECONNRESET, EPIPE, ETIMEDOUT, EHOSTUNREACH)),
+)
 
 
 class SlotVariables(NamedTuple):

@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -67,16 +67,13 @@ class TfConfigRendezvous:
         """
         return self._is_a_worker_gone
 
-    def joining(self, timeout: float) -> AbstractContextManager[None]:
+    @contextmanager
+    def joining(self, timeout: float) -> Iterator[None]:
         """Watch TensorFlow's wait, which has no log line and no timeout.
 
         The strategy makes it wait without Python's lock and without a SIGTERM handler. So a thread
         can end the wait, and a signal ends the process.
         """
-        return self._joining(timeout)
-
-    @contextmanager
-    def _joining(self, timeout: float) -> Iterator[None]:
         wanted = f"{', '.join(self._others) or 'no worker'} to join"
         _log.info("waits at most %g s for %s", timeout, wanted)
         with deadline(wanted, timeout, give_up):
