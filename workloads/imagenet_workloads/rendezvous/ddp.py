@@ -18,6 +18,7 @@ from imagenet_workloads.rendezvous.slot import LOST_BY_GLOO, Slot, SlotVariables
 from imagenet_workloads.rendezvous.waiting import (
     deadline,
     give_up,
+    is_loopback,
     keep_trying,
     resolve,
     wait_for_port,
@@ -57,10 +58,7 @@ class Process(Slot):
     @property
     def is_local(self) -> bool:
         """Whether all processes are on this machine, as in a local run."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "DdpRendezvous":

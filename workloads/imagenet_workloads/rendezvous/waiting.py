@@ -179,6 +179,11 @@ def is_address(host: str, kind: Callable[[str], object] = ip_address) -> bool:
     return True
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host is an address that only this machine reaches."""
+    return is_address(host) and ip_address(host).is_loopback
+
+
 def connect(host: str, port: int, timeout: float = 5.0) -> str:
     """Connect once, within `timeout` seconds; return the IP address that answered."""
     address = resolve(host, port)

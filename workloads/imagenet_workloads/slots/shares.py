@@ -10,6 +10,7 @@ from imagenet_spec.names import IMAGENET_CPUS, IMAGENET_METRICS_PORT, POD_IP
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.rendezvous import number
 from imagenet_workloads.rendezvous.slot import MOST_PROCESSES, SlotVariables
+from imagenet_workloads.rendezvous.waiting import is_loopback
 
 # Of the slot with local rank 0, on the loopback address that `metrics_address` gives.
 FIRST_METRICS_PORT = 9100
@@ -87,14 +88,7 @@ def _common(variables: Mapping[str, str], slots: int, launcher: int) -> dict[str
     for name in ("OMP_NUM_THREADS", IMAGENET_CPUS):
         if variables.get(name, "").isdecimal():
             changed[name] = str(max(int(variables[name]) // slots, 1))
-    if "HOROVOD_GLOO_IFACE" not in variables and _is_loopback(variables.get(POD_IP, "")):
+    if "HOROVOD_GLOO_IFACE" not in variables and is_loopback(variables.get(POD_IP, "")):
         # All pods are on this machine, whose own name may lead to an address that it cannot reach.
         changed["HOROVOD_GLOO_IFACE"] = "lo"
     return changed
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
