@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from imagenet_workloads.telemetry.file_growth import growth_reported
+from imagenet_workloads.train.reporter import growth_reported
 
 INTERVAL = 0.01
 

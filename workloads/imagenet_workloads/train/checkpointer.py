@@ -29,12 +29,11 @@ from imagenet_workloads.checkpoint.store import CheckpointStore, Position
 from imagenet_workloads.data.worker_data import TrainingData
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
-from imagenet_workloads.telemetry.file_growth import growth_reported
 from imagenet_workloads.train.framework import Learner, Snapshot
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger
 from imagenet_workloads.train.receipts import FILE_NAME, Receipt, Receipts
-from imagenet_workloads.train.reporter import Reporter
+from imagenet_workloads.train.reporter import Reporter, growth_reported
 
 _log = logging.getLogger(__name__)
 

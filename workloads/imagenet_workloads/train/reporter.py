@@ -5,8 +5,11 @@
 
 import logging
 import math
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from imagenet_workloads.checkpoint.manifest import Position
 from imagenet_workloads.telemetry import events
@@ -20,6 +23,8 @@ _readable = logging.getLogger(__name__)
 LONGEST_SILENCE = 10.0
 # Seconds of an epoch that are announced with the first steps.
 LONG_EPOCH = 3600.0
+# Between two looks at files that grow.
+INTERVAL_SECONDS = 1.0
 
 
 class Reporter:
@@ -159,3 +164,51 @@ class Reporter:
 def finite(value: float) -> float | None:
     """Return a number as JSON can hold it: None for what is none."""
     return value if math.isfinite(value) else None
+
+
+@contextmanager
+def growth_reported(
+    folder: Path,
+    report: Callable[[], None],
+    interval: float = INTERVAL_SECONDS,
+    pattern: str = "**/*",
+) -> Iterator[None]:
+    """Look at the files below a folder until the block ends.
+
+    So a call that writes files and says nothing meanwhile, such as a framework's save, shows its
+    progress.
+
+    Args:
+        folder: that the block writes to.
+        report: called from another thread if the files have changed in size since the last look.
+        interval: seconds between two looks.
+        pattern: of the files, below the folder.
+    """
+    ended = threading.Event()
+    at_start = _sizes(folder, pattern)
+
+    def watch() -> None:
+        before = at_start
+        while not ended.wait(interval):
+            now = _sizes(folder, pattern)
+            if now != before:
+                report()
+            before = now
+
+    thread = threading.Thread(target=watch, name="file growth", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _sizes(folder: Path, pattern: str) -> dict[Path, int]:
+    found = {}
+    for path in folder.glob(pattern):
+        try:
+            found[path] = path.stat().st_size
+        except FileNotFoundError:  # renamed meanwhile
+            continue
+    return found

@@ -22,7 +22,6 @@ from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.program import TERMINATED, write_termination_message
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry import events
-from imagenet_workloads.telemetry.file_growth import growth_reported
 from imagenet_workloads.telemetry.history import trained_before
 from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readably
 from imagenet_workloads.telemetry.training import TrainingRecorder
@@ -33,7 +32,7 @@ from imagenet_workloads.train.ledger import Ledger, LedgerHead, Start
 from imagenet_workloads.train.loop import TrainingLoop, TrainingOutcome
 from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import Launch, Receipts
-from imagenet_workloads.train.reporter import Reporter
+from imagenet_workloads.train.reporter import Reporter, growth_reported
 from imagenet_workloads.train.result import Result, labels, write_reading, write_result
 from imagenet_workloads.train.resume import ResumePoint, find_resume_point
 from imagenet_workloads.train.schedule import Schedule, scaled
