@@ -58,7 +58,11 @@ class Slots:
     def attend(self, waited: set[signal.Signals]) -> None:
         """Pass signals on and take in who ends, until all have."""
         while self.running:
-            received = self._next(waited)
+            received = (
+                signal.sigwaitinfo(waited)
+                if self.killing_at is None
+                else signal.sigtimedwait(waited, max(self.killing_at - time.monotonic(), 0))
+            )
             if received is None:
                 self._send(signal.SIGKILL)
                 self.killing_at = None
@@ -69,11 +73,6 @@ class Slots:
                 self._ending = self._ending or received.si_signo in ENDING
                 if is_for_children(received):
                     self._send(received.si_signo)
-
-    def _next(self, waited: set[signal.Signals]) -> signal.struct_siginfo | None:
-        if self.killing_at is None:
-            return signal.sigwaitinfo(waited)
-        return signal.sigtimedwait(waited, max(self.killing_at - time.monotonic(), 0))
 
     def _ended(self, process: int, code: int) -> None:
         local_rank = self.running.pop(process, None)
@@ -110,7 +109,13 @@ def launch(
         InputError: the command or the environment is wrong.
         WorkloadError: there is no rendezvous.
     """
-    first = _first_slot(variables)
+    first: Slot | None = HorovodSlot.from_mapping(variables) or Process.from_mapping(variables)
+    if first is None:
+        raise InputError(
+            "HOROVOD_RANK is unset, and so is RANK; imagenet-slots runs in a pod of Horovod's "
+            "(HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_GLOO_RENDEZVOUS_ADDR and so on) or of "
+            "DistributedDataParallel's (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT)"
+        )
     whole = [find_program(command[0]), *command[1:]]
     devices = visible_devices(variables, DEVICES)
     shares = environments(variables, first.variables, slots, devices, os.getpid())
@@ -130,17 +135,6 @@ def launch(
     return failed[1] if failed else 0
 
 
-def _first_slot(variables: Mapping[str, str]) -> Slot:
-    slot = HorovodSlot.from_mapping(variables) or Process.from_mapping(variables)
-    if slot is None:
-        raise InputError(
-            "HOROVOD_RANK is unset, and so is RANK; imagenet-slots runs in a pod of Horovod's "
-            "(HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_GLOO_RENDEZVOUS_ADDR and so on) or of "
-            "DistributedDataParallel's (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT)"
-        )
-    return slot
-
-
 def _run(
     command: Sequence[str], shares: Sequence[Mapping[str, str]], grace: float
 ) -> tuple[int, int] | None:
@@ -148,17 +142,15 @@ def _run(
     waited = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     try:
-        started = {_start(command, share): place for place, share in enumerate(shares)}
-        slots = Slots(started, grace)
+        wrapped = [sys.executable, "-m", parent_death_signal.__name__, str(os.getpid()), *command]
+        started = [
+            os.posix_spawn(sys.executable, wrapped, share, setsigmask=[]) for share in shares
+        ]
+        slots = Slots({process: place for place, process in enumerate(started)}, grace)
         slots.attend(waited)
         return slots.failed
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _start(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    command_of_child = [sys.executable, "-m", parent_death_signal.__name__, str(os.getpid())]
-    return os.posix_spawn(sys.executable, [*command_of_child, *command], environment, setsigmask=[])
 
 
 def _termination_message(failed: tuple[int, int] | None, messages: Path) -> str:

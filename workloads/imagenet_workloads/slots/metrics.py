@@ -123,21 +123,15 @@ def aggregate(pages: Iterable[str]) -> list[Family]:
             if family.name in OF_EACH_SLOT and len(every) > 1:
                 label = {SLOT_LABEL: str(slot)}
                 more = [sample._replace(labels={**sample.labels, **label}) for sample in more]
-            _add(samples.setdefault(family.name, {}), more, _is_added(family))
+            is_added = family.name not in NOT_ADDED and (
+                family.type in ADDED_TYPES or family.name in ADDED_GAUGES
+            )
+            known = samples.setdefault(family.name, {})
+            for sample in more:
+                key = sample.name, tuple(sorted(sample.labels.items()))
+                before = known.setdefault(key, sample)
+                if is_added and before is not sample:
+                    known[key] = before._replace(value=before.value + sample.value)
     for name, family in found.items():
         family.samples = list(samples[name].values())
     return list(found.values())
-
-
-def _add(known: dict[_Key, Sample], more: Sequence[Sample], added: bool) -> None:
-    for sample in more:
-        key = sample.name, tuple(sorted(sample.labels.items()))
-        before = known.setdefault(key, sample)
-        if added and before is not sample:
-            known[key] = before._replace(value=before.value + sample.value)
-
-
-def _is_added(family: Family) -> bool:
-    if family.name in NOT_ADDED:
-        return False
-    return family.type in ADDED_TYPES or family.name in ADDED_GAUGES
