@@ -86,7 +86,14 @@ def find(
     """
     asked, module = f"{option} {strategy}", _module(modules[strategy])
     if module.VARIABLE is None:
-        _refuse_others(asked, modules, variables)
+        # Without peers, the environment may name none.
+        for name in dict.fromkeys(modules.values()):
+            variable = _module(name).VARIABLE
+            if variable is not None and variables.get(variable):
+                fitting = " or ".join(other for other, found in modules.items() if found == name)
+                raise InputError(
+                    f"{asked}: {variable} is {variables[variable]}, and that needs {fitting}"
+                )
     rendezvous: Rendezvous = module.find(asked, variables)
     return rendezvous
 
@@ -104,21 +111,6 @@ def local_members(
     """
     members: Sequence[LocalMember] = _module(module).local_members(workers, servers, free_port)
     return members
-
-
-def _refuse_others(asked: str, modules: Mapping[str, str], variables: Mapping[str, str]) -> None:
-    """Reject training without peers if the environment names peers.
-
-    Raises:
-        InputError: It does.
-    """
-    for name in dict.fromkeys(modules.values()):
-        variable = _module(name).VARIABLE
-        if variable is not None and variables.get(variable):
-            fitting = " or ".join(other for other, found in modules.items() if found == name)
-            raise InputError(
-                f"{asked}: {variable} is {variables[variable]}, and that needs {fitting}"
-            )
 
 
 def _module(name: str) -> ModuleType:

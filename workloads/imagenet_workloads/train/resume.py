@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_workloads.checkpoint.manifest import read_batches_per_epoch, read_images
-from imagenet_workloads.checkpoint.store import Checkpoint, CheckpointStore, Identity, Position
+from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train.group import Group
@@ -75,38 +75,26 @@ def find_resume_point(
     """
     found = store.newest(options.output.init_from, worked)
     own = found is not None and found.manifest.identity == identity
-    _check_agreement(group, _NOTHING if found is None else _OWN if own else _FOREIGN, found)
-    if found is None:
-        return ResumePoint(Position(options.output.load_epoch or 0, 0))
-    if not own:
-        return ResumePoint(Position(0, 0), found.folder)
-    return _continued(found, batches_per_epoch, accumulation_steps, ordered_batch)
-
-
-def _continued(
-    found: Checkpoint, batches_per_epoch: int, accumulation_steps: int, ordered_batch: int | None
-) -> ResumePoint:
-    """Return the place of a checkpoint of this training."""
-    images = read_images(found.folder)
-    if ordered_batch is not None and images is not None:
-        # The missing images are the same for any number of workers and size of batches.
-        position = Position(found.position.epoch, images // ordered_batch)
-        return ResumePoint(position, found.folder, continues=True, first_image=images)
-    was = read_batches_per_epoch(found.folder)
-    position = translate(found.position, was, batches_per_epoch, accumulation_steps)
-    return ResumePoint(position, found.folder, continues=True)
-
-
-def _check_agreement(group: Group, kind: int, found: Checkpoint | None) -> None:
-    """Make sure that this rank has found what rank 0 has."""
     place = found.position if found is not None else Position(0, 0)
-    seen = [kind, place.epoch, place.batch]
+    seen = [_NOTHING if found is None else _OWN if own else _FOREIGN, place.epoch, place.batch]
     of_rank_0 = group.broadcast_from_rank0("start", seen)
     if of_rank_0 != seen:
         raise WorkloadError(
             f"rank {group.rank} sees another newest checkpoint on the output volume than rank 0 "
             f"(kind, epoch, batch: {seen}, not {of_rank_0}); is it one volume for all workers?"
         )
+    if found is None:
+        return ResumePoint(Position(options.output.load_epoch or 0, 0))
+    if not own:
+        return ResumePoint(Position(0, 0), found.folder)
+    images = read_images(found.folder)
+    if ordered_batch is not None and images is not None:
+        # The missing images are the same for any number of workers and size of batches.
+        position = Position(place.epoch, images // ordered_batch)
+        return ResumePoint(position, found.folder, continues=True, first_image=images)
+    was = read_batches_per_epoch(found.folder)
+    position = translate(place, was, batches_per_epoch, accumulation_steps)
+    return ResumePoint(position, found.folder, continues=True)
 
 
 def translate(position: Position, was: int, now: int, accumulation_steps: int) -> Position:
