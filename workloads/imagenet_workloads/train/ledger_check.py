@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from imagenet_spec.names import EVERY_ATTEMPT
 from imagenet_workloads.data.order import Integers, Order
@@ -79,10 +78,6 @@ def find_runs(output: Path) -> list[Run]:
             f"{output}: has no ledger (attempts/rN/{FOLDER}); name a job's folder on its output "
             "volume. reader: ImageRecordIter writes none"
         )
-    return _runs(files)
-
-
-def _runs(files: Sequence[LedgerFile]) -> list[Run]:
     by_run: dict[tuple[int, Start], list[LedgerFile]] = defaultdict(list)
     for file in files:
         by_run[file.attempt, file.head.start].append(file)
@@ -192,18 +187,15 @@ class _Cursor:
             places, identities = block.positions, block.identities
             if len(places) and (places[0] < 0 or places[-1] >= len(epoch.times)):
                 raise InputError(f"a ledger of attempt {self.run.attempt} has no such position")
-            kept = self._kept(block.epoch, places)
+            if epoch.number == self._end.epoch:
+                kept = places < self._end.image
+            else:
+                kept = np.full(len(places), epoch.number < self._end.epoch)
             epoch.redone += len(places) - int(kept.sum())
             np.add.at(epoch.times, places[kept], 1)
             epoch.identities[places[kept]] = identities[kept]
             self.position = int(places[-1]) + 1
             self._next = next(self._blocks, None)
-
-    def _kept(self, epoch: int, positions: Integers) -> NDArray[np.bool_]:
-        if epoch == self._end.epoch:
-            kept: NDArray[np.bool_] = positions < self._end.image
-            return kept
-        return np.full(len(positions), epoch < self._end.epoch)
 
 
 def _due(epoch: _Epoch, last: Run, cursors: Sequence[_Cursor]) -> int:

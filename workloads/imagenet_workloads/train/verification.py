@@ -26,7 +26,7 @@ from imagenet_spec.names import (
     attempt_folder,
 )
 from imagenet_spec.program.train import Options
-from imagenet_workloads.checkpoint.manifest import CheckpointManifest, Identity, Position
+from imagenet_workloads.checkpoint.manifest import CheckpointManifest, Position
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.process import parent_death_signal
@@ -197,8 +197,22 @@ def train_again(
         shutil.copytree(
             target.checkpoint, output / attempt_folder(0) / "checkpoints" / target.checkpoint.name
         )
-        environment = _environment(launch, manifest.identity)
-        arguments = _arguments(launch, output, target)
+        environment = os.environ | {
+            IMAGENET_JOB_UID: manifest.identity.job_uid,
+            IMAGENET_SPEC_HASH: manifest.identity.spec_hash,
+            IMAGENET_ATTEMPT: "1",
+        }
+        environment.pop("OMP_NUM_THREADS", None)
+        if launch.threads is not None:
+            environment["OMP_NUM_THREADS"] = launch.threads
+        arguments = [
+            *launch.arguments,
+            *("--output", str(output), "--checkpoint-every-epochs", "1"),
+            *("--checkpoint-keep", "100000"),
+        ]
+        if target.is_checkpoint and target.position.batch:
+            # So that it writes the next checkpoint too.
+            arguments += ["--checkpoint-every-seconds", "0.000001"]
         with _running(members, arguments, environment, gpus) as processes:
             while _reached(output, manifest.position, target) is None and not _are_over(processes):
                 time.sleep(_POLL_SECONDS)
@@ -252,28 +266,6 @@ def _are_over(processes: Sequence[tuple[LocalMember, subprocess.Popen[bytes]]]) 
     return any(code for _, code in codes) or all(
         code is not None for member, code in codes if member.is_worker
     )
-
-
-def _environment(launch: Launch, identity: Identity) -> dict[str, str]:
-    found = os.environ | {
-        IMAGENET_JOB_UID: identity.job_uid,
-        IMAGENET_SPEC_HASH: identity.spec_hash,
-        IMAGENET_ATTEMPT: "1",
-    }
-    found.pop("OMP_NUM_THREADS", None)
-    return found if launch.threads is None else {**found, "OMP_NUM_THREADS": launch.threads}
-
-
-def _arguments(launch: Launch, output: Path, target: Target) -> list[str]:
-    """Return the command line of the training, which also writes the next checkpoint."""
-    found = [
-        *launch.arguments,
-        *("--output", str(output), "--checkpoint-every-epochs", "1"),
-        *("--checkpoint-keep", "100000"),
-    ]
-    if target.is_checkpoint and target.position.batch:
-        found += ["--checkpoint-every-seconds", "0.000001"]
-    return found
 
 
 def _reached(output: Path, begun: Position, target: Target) -> Mapping[str, str] | None:
