@@ -133,11 +133,11 @@ class Classifier:
         self._warn_of_crop(path, encoded)
         probabilities = self._model.classify(image)[0]
         order = np.argsort(-probabilities, kind="stable")[:top]
-        return [
-            Prediction(int(label), name, float(probabilities[label]), words)
-            for label in order
-            for name, words in (self._name(int(label)),)
-        ]
+        predictions = []
+        for label in map(int, order):
+            name, words = (str(label), "") if self.names is None else self.names[label]
+            predictions.append(Prediction(label, name, float(probabilities[label]), words))
+        return predictions
 
     def _warn_of_crop(self, path: Path, encoded: bytes) -> None:
         """Say once what is looked at of a large image that no step resizes."""
@@ -155,9 +155,6 @@ class Classifier:
             "validation did not resize the packed images" if packings is None
             else "neither preparation nor validation resized the images of this network",
         )  # fmt: skip
-
-    def _name(self, label: int) -> tuple[str, str]:
-        return (str(label), "") if self.names is None else self.names[label]
 
 
 def images_in(folder: Path) -> list[Path]:
@@ -362,7 +359,10 @@ def load_model(
     if exported is not None:
         format = format_of(exported)
         require_export(framework, format)
-        _require_readable(exported)
+        try:
+            os.close(files.open_file(exported))
+        except OSError as error:
+            raise InputError(f"{exported}: cannot be read: {error.strerror}") from error
         if format == "onnx":
             return OnnxModel(exported, image_shape)
     module, model_files = load_module(framework, "predictor", folder), result.object("model")
@@ -372,13 +372,6 @@ def load_model(
         else module.load_exported(exported, folder, model_files, image_shape)
     )
     return model
-
-
-def _require_readable(path: Path) -> None:
-    try:
-        os.close(files.open_file(path))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def require_export(framework: FrameworkDescription, format: str) -> None:

@@ -299,8 +299,7 @@ def _checked(field: "dataclasses.Field[Any]", value: object) -> Any:
 
 def _figures(**values: float | None) -> str:
     known = {name: value for name, value in values.items() if value is not None}
-    return "".join(f", {name} {_short(name, value)}" for name, value in known.items())
-
-
-def _short(name: str, value: float) -> str:
-    return f"{value:.6g}" if name == "lr" else f"{value:.4f}"
+    return "".join(
+        f", {name} {value:.6g}" if name == "lr" else f", {name} {value:.4f}"
+        for name, value in known.items()
+    )
