@@ -5,12 +5,11 @@ import pytest
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from imagenet_spec.program import train as groups
 from imagenet_spec.program.option import written
-from imagenet_spec.program.train import OPTIONS
+from imagenet_spec.program.train import OPTIONS, Options
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
-from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.options.description import refuse_lacking
+from imagenet_workloads.train.description import refuse_lacking
 
 OTHERS = [name for name in FRAMEWORKS if name != DEFAULT_FRAMEWORK]
 """The frameworks that lack some options of MXNet's programs."""

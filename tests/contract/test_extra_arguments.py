@@ -14,7 +14,7 @@ from imagenet_spec.program import kinds
 from imagenet_spec.program.train import OPTIONS
 from imagenet_workloads.commands import train
 from imagenet_workloads.frameworks import FRAMEWORKS
-from imagenet_workloads.train.options.description import refuse_lacking
+from imagenet_workloads.train.description import refuse_lacking
 from support.job_table import KEY
 from support.pod_subset import REFERENCE
 from support.random_jobs import jobs

@@ -10,11 +10,10 @@ import pytest
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from imagenet_spec.frameworks import FRAMEWORKS as OPERATOR
 from imagenet_spec.program.option import written
-from imagenet_spec.program.train import OPTIONS
+from imagenet_spec.program.train import OPTIONS, Options
 from imagenet_workloads import frameworks, rendezvous
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks import FRAMEWORKS as WORKLOADS
-from imagenet_workloads.train.options import Options
 from support.pod_subset import REPOSITORY
 
 MODULES = (

@@ -26,9 +26,9 @@ from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
+from imagenet_workloads.train.command_line import parse
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.options.command_line import parse
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.trainer import Worker, train

@@ -51,11 +51,11 @@ OF_SOURCES = ("--http-", "--s3-", "--hf-", "--kaggle-", "--synthetic-")
 
 PROGRAMS = REPOSITORY / "workloads" / "imagenet_workloads"
 PARSERS = (
-    *("commands", "train/options/command_line.py", "data/reader.py"),
+    *("commands", "train/command_line.py", "data/reader.py"),
     "frameworks/mxnet/description.py",
 )
 """Modules whose errors are about a command line alone; `validate` finds what they refuse."""
-TOOLS = ("exporting.py", "prediction.py", "telemetry/time_plot.py")
+TOOLS = ("exporting.py", "prediction.py", "telemetry/plot.py")
 """Modules of programs that no pod runs."""
 DECLARATIONS = ("add_argument", "add_argument_group", "option", "ArgumentParser")
 

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from docs.test_add_a_strategy import block
+from imagenet_spec.program.train import Options
 from imagenet_workloads import rendezvous
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, WorkloadError
@@ -23,9 +24,8 @@ from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags, Strategy, join, kvstore, single
 from imagenet_workloads.rendezvous import Rendezvous, none, waiting
 from imagenet_workloads.train import moving_statistics, worker
+from imagenet_workloads.train.description import StrategyModules
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.options.description import StrategyModules
 from imagenet_workloads.train.schedule import Schedule
 from support import loopback
 

@@ -8,7 +8,7 @@ from imagenet_workloads.data.inputs import choose_inputs
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS
-from imagenet_workloads.train.options.description import refuse_lacking
+from imagenet_workloads.train.description import refuse_lacking
 from imagenet_workloads.train.resume import identify
 
 PYTORCH = ("--framework", "PyTorch")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.data.worker_data import Data
-from imagenet_workloads.train.options import Options
 
 Image = NDArray[np.float32]
 """(height, width, channels), from 0 to 255."""

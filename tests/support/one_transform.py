@@ -10,12 +10,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.data.inputs import Inputs
 from imagenet_workloads.data.worker_data import Data
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prediction import prepare as prepare_image
-from imagenet_workloads.train.options import Options
 from support.pictures import Pixels, png, with_exif
 from support.preparation import prepare
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
@@ -20,7 +21,6 @@ from imagenet_workloads.rendezvous.none import NoRendezvous
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.schedule import Schedule
 from support.decoded import decoded_at_the_end

@@ -39,7 +39,7 @@ from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS, Codec, Recipe
 from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.entry_names import is_image
 from imagenet_workloads.prepare.transcode import transcode
-from imagenet_workloads.train.options import FrameworkDescription
+from imagenet_workloads.train.description import FrameworkDescription
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from imagenet_workloads.data.inputs import Inputs, choose_inputs, plain_inputs
 from imagenet_workloads.dataset import Dataset, Packing, Split, WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.train.options import parse
+from imagenet_workloads.train.command_line import parse
 
 MEAN, STD = (120.0, 110.0, 100.0), (60.0, 61.0, 62.0)
 SMALL, COPIED = Packing(36, 90, "planes"), Packing(None, 95, "opencv")

@@ -3,7 +3,7 @@
 import pytest
 
 from imagenet_workloads.data.reader import contradiction, is_ordered
-from imagenet_workloads.train.options import parse
+from imagenet_workloads.train.command_line import parse
 
 ROTATED = ["--max-random-rotate-angle", "10", "--max-random-h", "36"]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.frameworks import FRAMEWORKS
@@ -16,7 +17,6 @@ from imagenet_workloads.rendezvous.horovod import HorovodRendezvous
 from imagenet_workloads.rendezvous.none import NoRendezvous
 from imagenet_workloads.rendezvous.tf_config import TfConfigRendezvous
 from imagenet_workloads.train import worker
-from imagenet_workloads.train.options import Options
 
 SERVER = {
     "DMLC_ROLE": "worker",

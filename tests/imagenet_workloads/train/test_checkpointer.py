@@ -21,7 +21,7 @@ from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train import checkpointer
 from imagenet_workloads.train.checkpointer import Checkpointer
-from imagenet_workloads.train.options import parse
+from imagenet_workloads.train.command_line import parse
 from imagenet_workloads.train.receipts import Launch, Receipt, Receipts, read_chain
 from imagenet_workloads.train.reporter import Reporter
 from support.deaths import die_before

@@ -19,9 +19,9 @@ from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.training import TimeAccount, TrainingRecorder
+from imagenet_workloads.train.command_line import parse
 from imagenet_workloads.train.framework import Outputs, Snapshot, UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.options import parse
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.trainer import Worker, train
 from support.framework_doubles import Alone, Learner

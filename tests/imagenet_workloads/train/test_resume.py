@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.train import resume
-from imagenet_workloads.train.options import Options, parse
+from imagenet_workloads.train.command_line import parse
 from imagenet_workloads.train.resume import identify
 from support.framework_doubles import Alone
 

@@ -12,9 +12,8 @@ import pytest
 from imagenet_spec.frameworks.descriptor import Framework, Images
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.train import worker
-from imagenet_workloads.train.options import FrameworkDescription
-from imagenet_workloads.train.options.command_line import parse
-from imagenet_workloads.train.options.description import StrategyModules
+from imagenet_workloads.train.command_line import parse
+from imagenet_workloads.train.description import FrameworkDescription, StrategyModules
 from imagenet_workloads.train.worker import explain_memory
 
 HAS = Framework("Plain", (), {}, {}, Images("plain:1", "plain:1"))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imagenet_workloads.train.options import Options
+    from imagenet_spec.program.train import Options
 
 PROGRAM = "imagenet-train"
 
@@ -21,17 +21,17 @@ PROGRAM = "imagenet-train"
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of `imagenet-train`."""
     from imagenet_workloads.frameworks import FRAMEWORKS
-    from imagenet_workloads.train import options
+    from imagenet_workloads.train import command_line
 
-    return options.build_parser(FRAMEWORKS)
+    return command_line.build_parser(FRAMEWORKS)
 
 
 def parse(arguments: Sequence[str] | None = None) -> "Options":
     """Parse a command line with the registered frameworks; exit with 2 if it is invalid."""
     from imagenet_workloads.frameworks import FRAMEWORKS
-    from imagenet_workloads.train import options
+    from imagenet_workloads.train import command_line
 
-    return options.parse(arguments, FRAMEWORKS)
+    return command_line.parse(arguments, FRAMEWORKS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +65,7 @@ def _explain_abort(arguments: Sequence[str] | None, code: int) -> int:
 def _member(options: "Options") -> int:
     from imagenet_workloads.frameworks import FRAMEWORKS
     from imagenet_workloads.telemetry.log import log_readably
-    from imagenet_workloads.train.options.description import refuse_lacking
+    from imagenet_workloads.train.description import refuse_lacking
 
     log_readably()
     framework = FRAMEWORKS[options.cluster.framework]

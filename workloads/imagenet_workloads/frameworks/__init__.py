@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from imagenet_workloads.frameworks.mxnet import description as mxnet
 from imagenet_workloads.frameworks.pytorch import description as pytorch
 from imagenet_workloads.frameworks.tensorflow import description as tensorflow
-from imagenet_workloads.train.options.description import FrameworkDescription
+from imagenet_workloads.train.description import FrameworkDescription
 
 FRAMEWORKS: Mapping[str, FrameworkDescription] = {
     module.DESCRIPTION.name: module.DESCRIPTION for module in (mxnet, tensorflow, pytorch)

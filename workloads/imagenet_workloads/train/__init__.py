@@ -3,5 +3,6 @@
 `worker` is one worker until its framework may start, `trainer` its training: `resume` finds where
 to go on, `loop` trains and evaluates, `checkpointer` saves, `reporter` reports, and `result`
 is what stays. `framework`, `group` and `data.worker_data` are the protocols that a package of
-`frameworks` implements. `options` is the command line.
+`frameworks` implements. `command_line` reads the options, and `description` is what a framework
+says of itself.
 """

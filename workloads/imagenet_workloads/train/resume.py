@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint.manifest import read_batches_per_epoch, read_images
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.train.group import Group
-from imagenet_workloads.train.options import Options
 
 # What rank 0 can have found.
 _NOTHING, _OWN, _FOREIGN = range(3)

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from imagenet_spec.metrics import Phase, TimePhase
+from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
 from imagenet_workloads.data.worker_data import Data, TrainingData, shortened
 from imagenet_workloads.environment import Environment
@@ -30,7 +31,6 @@ from imagenet_workloads.train.framework import Framework, UpdatePlan
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger, LedgerHead, Start
 from imagenet_workloads.train.loop import TrainingLoop, TrainingOutcome
-from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import Launch, Receipts
 from imagenet_workloads.train.reporter import Reporter, growth_reported
 from imagenet_workloads.train.result import Result, labels, write_reading, write_result

@@ -31,7 +31,7 @@ from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.process import parent_death_signal
 from imagenet_workloads.rendezvous import LocalMember, local_members
-from imagenet_workloads.train.options.description import FrameworkDescription
+from imagenet_workloads.train.description import FrameworkDescription
 from imagenet_workloads.train.receipts import FILE_NAME, Launch, Receipt, read_chain
 
 _PROGRAMS = Path(sys.executable).parent

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from imagenet_spec.metrics import TimePhase
 from imagenet_spec.names import camel_case
 from imagenet_spec.program.option import flag
+from imagenet_spec.program.train import Options
 from imagenet_workloads import rendezvous
 from imagenet_workloads.checkpoint.store import CheckpointStore
 from imagenet_workloads.environment import Environment
@@ -20,7 +21,7 @@ from imagenet_workloads.rendezvous import Rendezvous
 from imagenet_workloads.telemetry.registry import Registry
 from imagenet_workloads.telemetry.server import serve
 from imagenet_workloads.telemetry.training import TimeAccount, TrainingRecorder, process_age
-from imagenet_workloads.train.options import FrameworkDescription, Options
+from imagenet_workloads.train.description import FrameworkDescription
 from imagenet_workloads.train.resume import identify
 from imagenet_workloads.train.trainer import Worker, train
 

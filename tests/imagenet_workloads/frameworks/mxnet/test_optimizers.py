@@ -4,6 +4,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import optimizers
@@ -11,7 +12,6 @@ from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.schedule import Schedule
 
 SHAPE = (1, 4, 4)

@@ -6,6 +6,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint.store import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
@@ -17,7 +18,6 @@ from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags
 from imagenet_workloads.frameworks.mxnet.strategies.single import Single
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
 from imagenet_workloads.train.schedule import Schedule
 

@@ -10,8 +10,8 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.frameworks.pytorch import networks
 from imagenet_workloads.frameworks.pytorch.description import DESCRIPTION
+from imagenet_workloads.train.description import refuse_lacking
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.options.description import refuse_lacking
 
 PYTORCH = ["--framework", "PyTorch"]
 

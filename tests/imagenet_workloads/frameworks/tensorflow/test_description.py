@@ -2,11 +2,11 @@
 
 import pytest
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS
-from imagenet_workloads.train.options import Options
-from imagenet_workloads.train.options.description import refuse_lacking
+from imagenet_workloads.train.description import refuse_lacking
 
 
 def of_tensorflow(arguments: list[str]) -> Options:

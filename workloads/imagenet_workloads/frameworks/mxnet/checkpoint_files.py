@@ -14,13 +14,13 @@ from pathlib import Path
 
 import mxnet as mx
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Strategy
 from imagenet_workloads.train import moving_statistics
 from imagenet_workloads.train.moving_statistics import Rows
-from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
 

@@ -10,6 +10,7 @@ import mxnet as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.data.batches import ImageBatch
 from imagenet_workloads.data.inputs import Inputs, choose_inputs
 from imagenet_workloads.data.layouts import Normalized
@@ -26,7 +27,6 @@ from imagenet_workloads.frameworks.mxnet.records import (
     RecordValidation,
     augmentation_arguments,
 )
-from imagenet_workloads.train.options import Options
 
 
 @dataclass(frozen=True)

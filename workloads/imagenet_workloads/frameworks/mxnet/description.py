@@ -14,7 +14,7 @@ from imagenet_workloads.dataset import FILE_NAME, read_dataset
 from imagenet_workloads.frameworks.mxnet.fast_import import lighten_mxnet
 from imagenet_workloads.frameworks.mxnet.record_files import require_records
 from imagenet_workloads.rendezvous.dmlc import DmlcMember, DmlcRole
-from imagenet_workloads.train.options.description import (
+from imagenet_workloads.train.description import (
     FrameworkDescription,
     StrategyModules,
 )

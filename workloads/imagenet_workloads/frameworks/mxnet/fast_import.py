@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from imagenet_workloads import mxnet_compatibility
-from imagenet_workloads.train.options.description import leave_out
+from imagenet_workloads.train.description import leave_out
 
 # MXNet imports these if it finds them, for parts that are not used here (an interface to
 # scikit-learn, sparse matrices of SciPy), and does without where they are not installed. Through

@@ -11,6 +11,7 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.data.sharding import seed_of
 from imagenet_workloads.data.worker_data import Batch, Data
@@ -28,7 +29,6 @@ from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
 
 # Convolutions without atomic additions, chosen without measuring; one buffer for each gradient.

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import nn
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch import compilation, networks
@@ -27,7 +28,6 @@ from imagenet_workloads.frameworks.pytorch.optimizers import Updater
 from imagenet_workloads.train import moving_statistics
 from imagenet_workloads.train.moving_statistics import Rows
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import torch
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.data.batches import ImageBatch
 from imagenet_workloads.data.inputs import Inputs
 from imagenet_workloads.data.layouts import Bytes, Layout, Normalized
 from imagenet_workloads.data.ordered_data import open_ordered
 from imagenet_workloads.data.synthetic_data import open_synthetic
 from imagenet_workloads.data.worker_data import Data
-from imagenet_workloads.train.options import Options
 
 _log = logging.getLogger(__name__)
 

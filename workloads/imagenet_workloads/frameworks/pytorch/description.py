@@ -5,7 +5,7 @@ Imports no PyTorch.
 
 from imagenet_spec.frameworks.pytorch import PYTORCH
 from imagenet_workloads.frameworks.pytorch.networks import sizes_mistake
-from imagenet_workloads.train.options.description import (
+from imagenet_workloads.train.description import (
     FrameworkDescription,
     StrategyModules,
 )

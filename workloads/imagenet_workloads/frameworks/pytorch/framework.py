@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.data import image_sizes
 from imagenet_workloads.data.worker_data import Batch, Data
@@ -43,7 +44,6 @@ from imagenet_workloads.train.devices import (
 )
 from imagenet_workloads.train.framework import UpdatePlan
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
 
 _log = logging.getLogger(__name__)

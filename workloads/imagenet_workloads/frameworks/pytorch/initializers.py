@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.frameworks.pytorch.networks import TIMM
-from imagenet_workloads.train.options import Options
 
 _Draw = Callable[[torch.Tensor, torch.Generator], object]
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.frameworks.tensorflow.layers import Dropout
@@ -34,7 +35,6 @@ from imagenet_workloads.frameworks.tensorflow.weights import (
 )
 from imagenet_workloads.train import moving_statistics
 from imagenet_workloads.train.moving_statistics import Rows
-from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
 

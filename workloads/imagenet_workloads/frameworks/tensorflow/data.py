@@ -2,13 +2,13 @@
 
 import tensorflow as tf
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.data.batches import ImageBatch
 from imagenet_workloads.data.inputs import Inputs
 from imagenet_workloads.data.layouts import Normalized
 from imagenet_workloads.data.ordered_data import open_ordered
 from imagenet_workloads.data.synthetic_data import open_synthetic
 from imagenet_workloads.data.worker_data import Data
-from imagenet_workloads.train.options import Options
 
 
 def choose(options: Options, rank: int, ranks: int, accumulation_steps: int) -> Data:

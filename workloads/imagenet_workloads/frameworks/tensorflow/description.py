@@ -6,7 +6,7 @@ Imports no TensorFlow.
 import os
 
 from imagenet_spec.frameworks.tensorflow import TENSORFLOW
-from imagenet_workloads.train.options.description import (
+from imagenet_workloads.train.description import (
     FrameworkDescription,
     StrategyModules,
     leave_out,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint.manifest import Identity
 from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.errors import InputError
@@ -26,7 +27,6 @@ from imagenet_workloads.rendezvous import Rendezvous
 from imagenet_workloads.train.devices import require_code
 from imagenet_workloads.train.framework import UpdatePlan
 from imagenet_workloads.train.networks import NetworkRequest
-from imagenet_workloads.train.options import Options
 from imagenet_workloads.train.resume import ResumePoint
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.frameworks.tensorflow.weights import named
-from imagenet_workloads.train.options import Options
 
 _init = tf.keras.initializers
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from imagenet_spec.program.kinds import PolynomialDecay, StepDecay
-from imagenet_workloads.train.options import Options, build_parser, parse
+from imagenet_spec.program.train import Options
+from imagenet_workloads.train.command_line import build_parser, parse
 
 # MXNet's example/image-classification: common/fit.py, common/data.py, train_imagenet.py.
 MXNET_DEFAULTS: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """The parser of `imagenet-train`, and the one value that the rest of training is given.
 
 Two passes: what `--preset` and `--use-imagenet-data-augmentation` say changes defaults, so that an
-explicit option wins at any position.
+explicit option wins at any position. Import-light: no MXNet, no numpy.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from imagenet_spec.program.train import (
     Options,
     PresetOptions,
 )
-from imagenet_workloads.train.options.description import FrameworkDescription
+from imagenet_workloads.train.description import FrameworkDescription
 
 DESCRIPTION = """\
 Train an image classifier with MXNet: on this machine, or as one member (scheduler, server, worker)
