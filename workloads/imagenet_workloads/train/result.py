@@ -22,7 +22,7 @@ from imagenet_spec.metrics import TimePhase
 from imagenet_spec.names import RESULT_FILE
 from imagenet_workloads import files
 from imagenet_workloads.data.inputs import Inputs
-from imagenet_workloads.telemetry.events import Read
+from imagenet_workloads.telemetry.events import Finished, Read
 from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.receipts import Receipt
 from imagenet_workloads.train.reporter import finite
@@ -109,6 +109,19 @@ class Result:
             "completedAt": _time(completed_at),
             "time": {"seconds": round(sum(phases.values()), 3), "phases": phases},
         }
+
+    def finished(self) -> Finished:
+        """Return the event, which the status of a job is read from too."""
+        counts = self.validation
+        return Finished(
+            self.epochs,
+            None if counts is None else counts.accuracy(counts.top1),
+            None if counts is None else counts.accuracy(counts.top5),
+            self.images_per_second,
+            {phase.value: round(spent, 3) for phase, spent in self.seconds().items()},
+            self.loop_cpu(),
+            self.checkpoint_stall,
+        )
 
 
 def labels(classes: Sequence[str], class_words: Mapping[str, str]) -> list[str | Mapping[str, str]]:

@@ -165,7 +165,7 @@ def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) ->
                 labels(data.classes, data.class_words),
                 datetime.now(UTC),
             )
-        finished = _finished(result)
+        finished = result.finished()
         fit.reporter.write(finished)
         # For the status of the job: no sampler reaches this worker any more.
         write_termination_message(events.to_line(finished, time.time()))
@@ -347,14 +347,4 @@ def _result(
         seconds=worker.recorder.time.seconds,
         measured=worker.recorder.measured,
         loop_cpu=worker.recorder.median_loop_cpu,
-    )
-
-
-def _finished(result: Result) -> events.Finished:
-    epochs, speed, counts = result.epochs, result.images_per_second, result.validation
-    seconds = {phase.value: round(spent, 3) for phase, spent in result.seconds().items()}
-    top1 = None if counts is None else counts.accuracy(counts.top1)
-    top5 = None if counts is None else counts.accuracy(counts.top5)
-    return events.Finished(
-        epochs, top1, top5, speed, seconds, result.loop_cpu(), result.checkpoint_stall
     )
