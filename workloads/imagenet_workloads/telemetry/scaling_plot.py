@@ -1,4 +1,4 @@
-"""Plots speedup with the ideal line, and images/s, over the number of workers or GPUs.
+"""Plots speedup with the ideal, and images/s, over the number of workers or GPUs.
 
 The plot of `imagenet-plot --scaling`. The numbers are the CSV table of `imagenetctl scale`; another
 program may write the same columns.
@@ -30,6 +30,8 @@ COLUMNS = ("strategy", "workers", "images_per_second", "speedup")
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKS = "osD^vPX*"
 _DASHES = ("-", "--", "-.", ":")
+# Lines between two numbers, at most.
+_MOST_LINES = 4
 # From this ratio of largest to smallest number on, the axis is logarithmic.
 _WIDE = 8
 
@@ -87,14 +89,18 @@ def read_points(path: Path) -> dict[str, list[Point]]:
 def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figure:
     """Draw the figure; `savefig` writes it.
 
+    Lines of two points hide each other, so many strategies with two numbers are bars.
+
     Args:
         strategies: The points of each strategy, at least one.
         title: The title.
     """
+    numbers = sorted({point.number for points in strategies.values() for point in points})
+    if len(numbers) == 2 and len(strategies) > _MOST_LINES:
+        return _draw_bars(strategies, numbers, title)
     figure = Figure(figsize=(10, 5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     speedup, speed = figure.subplots(1, 2)
-    numbers = sorted({point.number for points in strategies.values() for point in points})
     # The ideal line starts at one, even if that was not measured.
     ends = sorted({1, numbers[-1]})
     speedup.plot(ends, ends, color=QUIET_COLOUR, linestyle=(0, (4, 3)), linewidth=1, label="ideal")
@@ -115,6 +121,50 @@ def draw_scaling(strategies: Mapping[str, Sequence[Point]], title: str) -> Figur
         speedup.set_ylim(bottom=0.8)
         _name(speedup.yaxis, ticks)
     # Below both plots, where it hides no point.
+    handles, labels = speedup.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    return figure
+
+
+def _draw_bars(
+    strategies: Mapping[str, Sequence[Point]], numbers: Sequence[int], title: str
+) -> Figure:
+    """Draw a row for each strategy, with a bar for each number."""
+    height = 0.8 / len(numbers)
+    figure = Figure(figsize=(10, 1.4 + 0.42 * len(strategies)), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    speedup, speed = figure.subplots(1, 2, sharey=True)
+    (unit,) = {point.unit for points in strategies.values() for point in points}
+    for index, number in enumerate(numbers):
+        found = [
+            (row + (index + 0.5) * height - 0.4, point)
+            for row, points in enumerate(strategies.values())
+            for point in points
+            if point.number == number
+        ]
+        rows = [row for row, _ in found]
+        label = f"{number} {unit if number > 1 else unit.removesuffix('s')}"
+        look = {"height": 0.9 * height, "color": _COLOURS[index], "label": label}
+        for axes, values in (
+            (speedup, [point.speedup for _, point in found]),
+            (speed, [point.images_per_second for _, point in found]),
+        ):
+            form = "{:.2f}" if axes is speedup else "{:,.0f}"
+            texts = axes.bar_label(axes.barh(rows, values, **look), fmt=form, padding=3, fontsize=8)
+            for text in texts:
+                # The line of the ideal may go through it.
+                text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1})
+    speedup.axvline(
+        numbers[-1], color=QUIET_COLOUR, linestyle=(0, (4, 3)), linewidth=1, label="ideal"
+    )
+    speedup.set_yticks(range(len(strategies)), list(strategies))
+    speedup.invert_yaxis()
+    speedup.set_xlabel(f"speedup over one {'GPU' if unit == GPUS else 'worker'}")
+    speed.set_xlabel(f"images/s, all {unit}")
+    for axes in (speedup, speed):
+        style(axes, legend=False)
+        axes.margins(x=0.12)
     handles, labels = speedup.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
