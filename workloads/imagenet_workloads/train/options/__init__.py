@@ -1,8 +1,7 @@
 """The command line of `imagenet-train`: from declared groups of options to one typed value.
 
-`declare` turns dataclasses into argparse arguments and back, and `groups` are those dataclasses.
-`kinds` reads single values. `presets` are defaults that go together. `description` is what a
-framework adds. `command_line` puts them together. Import-light: no MXNet, no numpy.
+The options are declared in `imagenet_spec.program`. `description` is what a framework adds.
+`command_line` puts them together. Import-light: no MXNet, no numpy.
 """
 
 from imagenet_spec.program.train import Options
