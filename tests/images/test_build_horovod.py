@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+import build_horovod
 from support.chart import REPOSITORY
 
 PROGRAM = REPOSITORY / "images" / "build_horovod.py"
-
-
-def _load() -> Any:
-    specification = importlib.util.spec_from_file_location("build_horovod", PROGRAM)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-build_horovod = _load()
 PARTS = {"horovod": "0.28.1", "mxnet": "1.9.1", "compiler": "c++ 12.2.0"}
 
 

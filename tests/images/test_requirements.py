@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+import build_horovod
+import lock
 from support.chart import REPOSITORY
 from support.codecs import hide_libturbojpeg
 
@@ -19,19 +19,6 @@ DOCKERFILES = {path.parent.name: path.read_text() for path in IMAGES.glob("*/Doc
 # Which of the distributions an image installs.
 DISTRIBUTIONS = {name: name.partition("-")[0] for name in DOCKERFILES}
 WITH_HOROVOD = [name for name, text in DOCKERFILES.items() if "build_horovod.py" in text]
-
-
-def load(name: str) -> ModuleType:
-    """Return a program of images/ as a module."""
-    found = importlib.util.spec_from_file_location(name, IMAGES / f"{name}.py")
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module
-    found.loader.exec_module(module)
-    return module
-
-
-lock = load("lock")
 
 
 def lines(image: str) -> str:
@@ -156,9 +143,8 @@ def test_an_image_has_horovod_s_licence_and_says_that_it_was_changed(image: str)
         assert re.search(rf"^COPY .*images/{file}.* /usr/share/doc/horovod/$", text, re.MULTILINE)
     assert re.search(r"cp \S+/horovod-\*\.dist-info/LICENSE /usr/share/doc/horovod/", text)
     notice = (IMAGES / "horovod-notice.txt").read_text()
-    builder = load("build_horovod")
-    version = f"{builder.VERSION}+{builder.PATCHED['HOROVOD_LOCAL_VERSION']}"
-    assert version in notice and builder.PATCH.name in notice
+    version = f"{build_horovod.VERSION}+{build_horovod.PATCHED['HOROVOD_LOCAL_VERSION']}"
+    assert version in notice and build_horovod.PATCH.name in notice
 
 
 @pytest.mark.parametrize("image", WITH_HOROVOD)

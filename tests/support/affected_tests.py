@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SOURCES = ("spec", "operator", "workloads", "tests")
+SOURCES = ("spec", "operator", "workloads", "tests", "benchmarks", "examples", "images")
 ALONE = "tests/imagenet_workloads/train"
 """Its tests refuse frameworks, so they have a process of their own."""
 
