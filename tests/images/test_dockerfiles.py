@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import build_horovod
+import dockerfiles
 import lock
 from support.chart import REPOSITORY
 from support.codecs import hide_libturbojpeg
@@ -27,7 +28,61 @@ def lines(image: str) -> str:
 
 
 def test_every_image_is_known_here() -> None:
+    assert set(DOCKERFILES) == set(dockerfiles.TABLE)
     assert set(DOCKERFILES) == set(lock.LOCKS) - {"build", "horovod", "horovod-cu112", "sbom"}
+
+
+def test_the_check_names_the_file_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dockerfiles.main(["--check"]) == 0
+    monkeypatch.setattr(dockerfiles, "IMAGES", tmp_path)
+    assert dockerfiles.main([]) == 0
+    written = {path.parent.name: path.read_text() for path in tmp_path.glob("*/Dockerfile")}
+    assert written == DOCKERFILES
+    (tmp_path / "workloads-r" / "Dockerfile").write_text("FROM scratch\n")
+    (tmp_path / "operator" / "Dockerfile").unlink()
+    assert dockerfiles.main(["--check"]) == 1
+    assert capsys.readouterr().err == (
+        "images/operator/Dockerfile: differs from its template; run make generate\n"
+        "images/workloads-r/Dockerfile: differs from its template; run make generate\n"
+    )
+
+
+def test_a_condition_names_what_an_image_has() -> None:
+    conditions = re.findall(r"^#if (.+)$", dockerfiles.TEMPLATE.read_text(), re.MULTILINE)
+    named = {word for condition in conditions for word in condition.split()} - {"and", "not"}
+    table = dockerfiles.TABLE.values()
+    had = {word for image in table for word in (image.framework, *image.has) if word}
+    assert named == had | set(DISTRIBUTIONS.values())
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("mxnet", True),
+        ("workloads", True),
+        ("operator", False),
+        ("not gpu", True),
+        ("not mxnet", False),
+        ("mxnet and horovod", True),
+        ("mxnet and not horovod", False),
+        ("mxnet and gpu", False),
+    ],
+)
+def test_a_line_stays_if_its_condition_holds(condition: str, holds: bool) -> None:
+    image = dockerfiles.Image("About.", "Training", framework="mxnet", has=("horovod",))
+    template = f"RUN make \\\n#if {condition}\n {{name}}\n#else\n {{framework}}\n#endif\n"
+    found = dockerfiles.render("workloads-mxnet", image, template)
+    assert found == f"RUN make \\\n {'workloads-mxnet' if holds else 'mxnet'}\n"
+    within = f"#if horovod\n{template}#endif\n#if gpu\n{template}#endif\nUSER 1\n"
+    assert dockerfiles.render("workloads-mxnet", image, within) == f"{found}USER 1\n"
+
+
+def test_a_command_that_nothing_continues_has_no_backslash() -> None:
+    template = "RUN make \\\n && make check \\\n#if gpu\n && nvcc\n#endif\n# \\\nUSER 1\n"
+    found = dockerfiles.render("operator", dockerfiles.TABLE["operator"], template)
+    assert found == "RUN make \\\n && make check\n# \\\nUSER 1\n"
 
 
 @pytest.mark.parametrize("image", DOCKERFILES)
