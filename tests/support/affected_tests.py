@@ -55,7 +55,8 @@ def _imported(path: Path) -> Iterator[str]:
 
 def module_of(file: str) -> str:
     """Return the module of a file below one of the `SOURCES`."""
-    _, _, path = file.partition("/")
+    folder, _, path = file.partition("/")
+    path = file if folder == "benchmarks" else path
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
