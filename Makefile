@@ -181,10 +181,11 @@ format: $(INSTALLED) ## Rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-generate: $(INSTALLED) $(HELM) ## Write the CRD, pages of docs/, the chart's snapshot
+generate: $(INSTALLED) $(HELM) ## Write the CRD, pages of docs/, the chart's snapshot, the Dockerfiles
 	$(BIN)/python -m imagenet_operator.cli.generate
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page
 	PYTHONPATH=tests $(BIN)/python -m support.pod_fields
+	$(BIN)/python images/dockerfiles.py
 	$(RENDER) > $(SNAPSHOT)
 
 lock: $(TOOLS)/uv ## Write images/locked from constraints/: what the images install, with hashes
@@ -194,6 +195,7 @@ verify: $(INSTALLED) $(HELM) ## Fail if a generated file differs from its source
 	$(BIN)/python -m imagenet_operator.cli.generate --check
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page --check
 	PYTHONPATH=tests $(BIN)/python -m support.pod_fields --check
+	$(BIN)/python images/dockerfiles.py --check
 	$(BIN)/python images/lock.py --check
 	$(HELM) lint --strict --quiet $(CHART)
 	$(RENDER) | diff -u $(SNAPSHOT) - || { echo "$(SNAPSHOT): run make generate"; exit 1; }

@@ -48,18 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if empty := [folder for folder, paths in found.items() if not paths]:
         print(f"{empty[0]} has no shared libraries", file=sys.stderr)
         return 1
-    return _judge({path: missing(path) for paths in found.values() for path in paths}, parsed)
-
-
-def _judge(found: dict[Path, set[str]], parsed: argparse.Namespace) -> int:
-    expected = set(parsed.missing)
-    for path, names in found.items():
+    needs = {path: missing(path) for paths in found.values() for path in paths}
+    expected, absent = set(parsed.missing), set().union(*needs.values())
+    for path, names in needs.items():
         for name in sorted(names - expected):
             print(f"{path}: {name} is not found", file=sys.stderr)
-    absent = set().union(*found.values())
     for name in sorted(expected - absent):
         print(f"nothing links to {name}, or the image has it", file=sys.stderr)
-    print(f"{len(found)} libraries checked, missing: {', '.join(sorted(absent)) or 'none'}")
+    print(f"{len(needs)} libraries checked, missing: {', '.join(sorted(absent)) or 'none'}")
     return int(absent != expected)
 
 

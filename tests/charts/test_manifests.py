@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +166,10 @@ def test_another_configuration_makes_another_pod() -> None:
 def test_the_versions_are_one() -> None:
     description = yaml.safe_load((chart.FOLDER / "Chart.yaml").read_text())
     released = {description["version"], description["appVersion"]}
-    assert released == {version("imagenet-operator")} == {version("imagenet-workloads")}
+    ours = ("imagenet-operator", "imagenet-spec", "imagenet-workloads")
+    assert released == {version(name) for name in ours}
+    for package in ("imagenet-operator", "imagenet-workloads"):
+        assert f"imagenet-spec=={description['version']}" in (requires(package) or ())
 
 
 def test_a_registry_goes_before_every_image() -> None:

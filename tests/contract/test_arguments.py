@@ -5,18 +5,30 @@ import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given, settings
+from pydantic.alias_generators import to_snake
 
 from imagenet_operator.api import ImageNetJob, load
 from imagenet_operator.api import parse as parse_job
 from imagenet_operator.api.augmentation import Augmentation
+from imagenet_operator.api.base import Model
 from imagenet_operator.api.compatibility import COMBINATIONS
+from imagenet_operator.api.job import ImageNetJobSpec
+from imagenet_operator.api.networks import Network
+from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.api.strategies.single import Single
+from imagenet_operator.manifests.arguments import of_worker
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
+from imagenet_spec.program.kinds import StepDecay
+from imagenet_spec.program.option import Option
+from imagenet_spec.program.presets import PRESETS
+from imagenet_spec.program.train import OPTIONS
+from imagenet_workloads.commands import train
 from support.argument_lists import (
     GOOD,
     OWN_PROGRAMS,
@@ -121,6 +133,26 @@ def test_augmentation_arrives(name: str) -> None:
         assert getattr(options, field) == value, field
 
 
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+@given(job=jobs())
+@settings(max_examples=30)
+def test_a_preset_changes_no_field(preset: str, job: ImageNetJob) -> None:
+    """At the program's own default, too, which a preset would replace."""
+    fields = job.spec.training
+    model = Network.model_validate({"network": "resnet", "numLayers": 50})
+    optimizer = Optimizer(learning_rate=0.1, step_epochs=(30, 60))
+    update = {"model": model, "optimizer": optimizer, "epochs": 80}
+    changed = fields.model_copy(update={**update, "extra_args": ("--preset", preset)})
+    texts = of_worker(
+        job.model_copy(update={"spec": job.spec.model_copy(update={"training": changed})}), {}
+    )
+    options = train.parse(texts)
+    assert (options.optimizer.lr, options.optimizer.num_epochs) == (0.1, 80)
+    assert options.optimizer.lr_step_epochs == StepDecay((30, 60))
+    assert options.optimizer.batch_size * fields.workers.replicas == fields.batch_size
+    assert (options.model.num_layers, options.model.image_shape) == (50, (3, 224, 224))
+
+
 def test_a_recipe_arrives() -> None:
     options = worker_options(JOBS["a recipe of today"])
     assert (options.optimizer, options.lr_schedule, options.lr_power) == ("lamb", "polynomial", 1)
@@ -149,6 +181,20 @@ def test_every_option_of_a_worker_is_one_that_extra_arguments_may_not_repeat() -
         given = {text.partition("=")[0] for text in built if text.startswith("--")}
         # extraArgs may have it where the field is absent.
         assert given - {"--dtype"} <= OPERATOR_OPTIONS.keys(), name
+
+
+@pytest.mark.parametrize("item", [item for item in OPTIONS if item.field], ids=lambda x: x.name)
+def test_the_field_of_an_option_is_one_of_the_resource(item: Option) -> None:
+    model: Any = ImageNetJobSpec
+    for name in to_snake(item.field).split("."):
+        model = hinted(model, name)
+
+
+def hinted(model: Any, name: str) -> Any:
+    """Return the model of a field, which may be optional; None if it has another type."""
+    hint = get_type_hints(model)[name]
+    options = [one for one in (hint, *get_args(hint)) if isinstance(one, type)]
+    return next((one for one in options if issubclass(one, Model)), None)
 
 
 def test_every_augmentation_has_its_option() -> None:

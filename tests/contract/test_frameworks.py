@@ -26,6 +26,7 @@ MODULES = (
     "strategies",
 )
 PACKAGES = (
+    REPOSITORY / "spec" / "imagenet_spec",
     REPOSITORY / "operator" / "imagenet_operator",
     REPOSITORY / "workloads" / "imagenet_workloads",
 )

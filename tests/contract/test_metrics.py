@@ -6,7 +6,7 @@ from prometheus_client import generate_latest
 from imagenet_operator.api import figures
 from imagenet_operator.api.figures import FIGURES, Combine, Figure
 from imagenet_operator.clusters import untrusted_http
-from imagenet_operator.reconcile import scrape
+from imagenet_operator.reconcile import sample, scrape
 from imagenet_spec import metrics
 from imagenet_spec.metrics import MetricType
 from imagenet_workloads.environment import Environment
@@ -20,7 +20,17 @@ UNITS = {
     figures.SHARE: {"ratio"},
     figures.FLAG: {"1"},
 }
-SERIES = {series: metric for metric in metrics.ALL for series in (metric.name, metric.sum)}
+SERIES = {
+    series: metric
+    for metric in metrics.ALL
+    for series in (
+        (metric.sum, metric.count) if metric.kind is MetricType.HISTOGRAM else (metric.name,)
+    )
+}
+
+
+def test_what_the_operator_reads_is_exported() -> None:
+    assert SERIES.keys() >= sample.METRICS
 
 
 def test_a_page_with_every_metric_is_no_longer_than_the_operator_reads() -> None:

@@ -40,6 +40,8 @@ def test_nearest_first_and_no_further_than_the_importers(
 def test_a_package_is_named_as_its_folder() -> None:
     assert module_of("operator/shop/__init__.py") == "shop"
     assert module_of("tests/support/chart.py") == "support.chart"
+    assert module_of("images/lock.py") == "lock"
+    assert module_of("benchmarks/reading.py") == "benchmarks.reading"
 
 
 def test_what_changed_and_what_is_imported(tmp_path: Path) -> None:

@@ -17,6 +17,16 @@ def test_what_it_lacks_are_options(name: str) -> None:
     assert framework.memory_option is None or framework.memory_option in NAMES
 
 
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_resource_refuses_all_that_it_lacks(name: str) -> None:
+    """A dataset's files are the operator's choice."""
+    framework = FRAMEWORKS[name]
+    refused = {item.name for item in (*framework.lacks_fields, *framework.lacks_options)}
+    refused |= {*framework.lacks_augmentations, "data_train_idx", "data_val_idx"}
+    assert set(framework.lacks) <= refused
+    assert framework.lacks_values.keys() <= {"optimizer", "dtype", "reader", "warmup_strategy"}
+
+
 def test_the_parts_of_the_resource_follow_from_the_options() -> None:
     lacking = Framework(
         name="NumPy",

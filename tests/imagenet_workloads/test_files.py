@@ -78,6 +78,24 @@ def test_what_a_writer_makes_appears_whole(replaces: bool, tmp_path: Path) -> No
     assert names(tmp_path) == ["model", "x"]
 
 
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_file_never_replaces_a_folder(is_linked: bool, tmp_path: Path) -> None:
+    folder, kept = tmp_path / "kept", tmp_path / "kept" / "precious"
+    folder.mkdir()
+    kept.write_text("kept")
+    target = folder
+    if is_linked:
+        target = tmp_path / "link"
+        target.symlink_to(folder)
+        files.write_output(target, lambda path: path.write_text("new"))
+        assert not target.is_symlink() and target.read_text() == "new"
+    else:
+        with pytest.raises(StorageError, match="Is a directory"):
+            files.write_output(target, lambda path: path.write_text("new"))
+    assert kept.read_text() == "kept"
+    assert {path.name for path in tmp_path.iterdir()} <= {"kept", "link"}
+
+
 def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(KeyError), files.replacing(tmp_path / "model") as temporary:

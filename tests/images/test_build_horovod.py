@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+import build_horovod
 from support.chart import REPOSITORY
 
 PROGRAM = REPOSITORY / "images" / "build_horovod.py"
-
-
-def _load() -> Any:
-    specification = importlib.util.spec_from_file_location("build_horovod", PROGRAM)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-build_horovod = _load()
 PARTS = {"horovod": "0.28.1", "mxnet": "1.9.1", "compiler": "c++ 12.2.0"}
+WHEEL = "horovod-0.28.1-cp311.whl"
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment with every framework and tool, and a compiler."""
+    monkeypatch.setattr(build_horovod, "_installed", lambda names: {names[0]: "1"})
+    monkeypatch.setattr(build_horovod, "_first_line", lambda _: "c++ 12.2.0")
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The frameworks that a wheel of PARTS was built for, in place of a compilation."""
+    frameworks: list[str] = []
+
+    def build(framework: str, into: Path, cuda: Path | None) -> Path:
+        assert cuda is None
+        frameworks.append(framework)
+        (into / WHEEL).write_text("wheel")
+        return into / WHEEL
+
+    monkeypatch.setattr(build_horovod, "ingredients", lambda *_: PARTS)
+    monkeypatch.setattr(build_horovod, "find_compiler", lambda _: "c++")
+    monkeypatch.setattr(build_horovod, "build", build)
+    return frameworks
+
+
+def run(into: Path, cache: Path) -> dict[str, str]:
+    """Return the wheels, by name, that the program leaves in a folder."""
+    assert build_horovod.main(["mxnet", "--into", str(into), "--cache", str(cache)]) == 0
+    return {wheel.name: wheel.read_text() for wheel in into.iterdir()}
+
+
+def write_programs(folder: Path, *names: str) -> None:
+    """Make programs that do nothing."""
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
 
 
 def test_only_the_framework_that_is_asked_for_is_built() -> None:
@@ -85,10 +111,9 @@ def test_a_kept_wheel_is_of_the_same_ingredients() -> None:
         assert build_horovod.key(PARTS | {name: "other"}) != build_horovod.key(PARTS)
 
 
-def test_what_variables_tell_the_build_is_an_ingredient(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("installed")
+def test_what_variables_tell_the_build_is_an_ingredient() -> None:
     """A wheel that adds up over NCCL is not taken for one over Gloo."""
-    monkeypatch.setattr(build_horovod, "_installed", lambda names: {names[0]: "1"})
-    monkeypatch.setattr(build_horovod, "_first_line", lambda _: "c++ 12.2.0")
     plain = build_horovod.ingredients("mxnet", "c++", {})
     told = {"HOROVOD_GPU_OPERATIONS": "NCCL", "CXXFLAGS": "-g", "CMAKE_BUILD_TYPE": "Debug"}
     for name, value in told.items():
@@ -99,11 +124,8 @@ def test_what_variables_tell_the_build_is_an_ingredient(monkeypatch: pytest.Monk
     assert build_horovod.ingredients("mxnet", "c++", others) == plain
 
 
-def test_the_toolkit_is_an_ingredient_but_not_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build_horovod, "_installed", lambda names: {names[0]: "1"})
-    monkeypatch.setattr(build_horovod, "_first_line", lambda _: "c++ 12.2.0")
+@pytest.mark.usefixtures("installed")
+def test_the_toolkit_is_an_ingredient_but_not_its_place(tmp_path: Path) -> None:
     found = []
     for place, build in (("here", "11.8"), ("there", "11.8"), ("newer", "12.4")):
         nvcc = tmp_path / place / "bin/nvcc"
@@ -118,18 +140,14 @@ def test_the_toolkit_is_an_ingredient_but_not_its_place(
     assert here != build_horovod.ingredients("mxnet", "c++", {})
 
 
-def test_without_a_compiler_in_the_toolkit_it_says_what_makes_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build_horovod, "_installed", lambda names: {names[0]: "1"})
-    monkeypatch.setattr(build_horovod, "_first_line", lambda _: "c++ 12.2.0")
+@pytest.mark.usefixtures("installed")
+def test_without_a_compiler_in_the_toolkit_it_says_what_makes_one(tmp_path: Path) -> None:
     with pytest.raises(build_horovod.BuildError, match=r"bin/nvcc is missing; images/cuda_toolkit"):
         build_horovod.ingredients("mxnet", "c++", {}, tmp_path)
 
 
+@pytest.mark.usefixtures("installed")
 def test_another_patch_makes_another_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_horovod, "_installed", lambda names: {names[0]: "1"})
-    monkeypatch.setattr(build_horovod, "_first_line", lambda _: "c++ 12.2.0")
     ours = build_horovod.key(build_horovod.ingredients("mxnet", "c++", {}))
     monkeypatch.setattr(build_horovod, "PATCH", tmp_path / "another.patch")
     build_horovod.PATCH.write_text("--- a/setup.py\n")
@@ -137,9 +155,7 @@ def test_another_patch_makes_another_wheel(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_compiler_is_found(tmp_path: Path) -> None:
-    for name in ("c++", "clang++", "make", "patch"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
+    write_programs(tmp_path, "c++", "clang++", "make", "patch")
     assert build_horovod.find_compiler({"PATH": str(tmp_path)}) == "c++"
     named = {"PATH": str(tmp_path), "CXX": "clang++"}
     assert build_horovod.find_compiler(named) == "clang++"
@@ -147,9 +163,7 @@ def test_a_compiler_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["c++", "make", "patch"])
 def test_without_one_it_says_what_to_install(tmp_path: Path, missing: str) -> None:
-    for name in {"c++", "make", "patch"} - {missing}:
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
+    write_programs(tmp_path, *{"c++", "make", "patch"} - {missing})
     message = rf"no {re.escape(missing)} on the PATH.*apt-get install g\+\+ make patch"
     with pytest.raises(build_horovod.BuildError, match=message):
         build_horovod.find_compiler({"PATH": str(tmp_path)})
@@ -159,9 +173,7 @@ def test_without_framework_or_tools_it_says_what_to_install(tmp_path: Path) -> N
     """An environment that has nothing; the machine's c++ is not asked before that is known."""
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    for name in ("c++", "make", "patch"):
-        (bare / "bin" / name).write_text("#!/bin/sh\n")
-        (bare / "bin" / name).chmod(0o755)
+    write_programs(bare / "bin", "c++", "make", "patch")
     ended = subprocess.run(
         [str(bare / "bin/python"), str(PROGRAM), "mxnet", "--into", str(tmp_path / "wheels")],
         env={"PATH": str(bare / "bin"), "HOME": str(tmp_path)},
@@ -174,13 +186,13 @@ def test_without_framework_or_tools_it_says_what_to_install(tmp_path: Path) -> N
 
 
 def test_a_wheel_that_make_has_put_beside_the_program_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, built: list[str]
 ) -> None:
     """As in the build of an image, where one folder has both."""
     home = tmp_path / "home"
     kept = home / ".cache/imagenetjob/horovod" / build_horovod.key(PARTS)
     kept.mkdir(parents=True)
-    (kept / "horovod-0.28.1-cp311.whl").write_text("kept")
+    (kept / WHEEL).write_text("kept")
     checkout = tmp_path / "checkout"
     for name in ("images/operator/Dockerfile", "operator/pyproject.toml"):
         (checkout / name).parent.mkdir(parents=True)
@@ -188,62 +200,27 @@ def test_a_wheel_that_make_has_put_beside_the_program_is_taken(
     command = ["make", "--file", str(REPOSITORY / "Makefile"), "image-operator", "DOCKER=true"]
     variables = {"PATH": os.environ["PATH"], "HOME": str(home)}
     subprocess.run(command, cwd=checkout, env=variables, check=True, capture_output=True)
-
-    monkeypatch.setattr(build_horovod, "ingredients", lambda *_: PARTS)
-    monkeypatch.setattr(build_horovod, "find_compiler", lambda _: "c++")
-    options = ["--into", str(tmp_path / "into"), "--cache", str(checkout / "images/kept")]
-    assert build_horovod.main(["mxnet", *options]) == 0
-    assert (tmp_path / "into/horovod-0.28.1-cp311.whl").read_text() == "kept"
+    assert run(tmp_path / "into", checkout / "images/kept") == {WHEEL: "kept"}
+    assert built == []
 
 
-def test_a_kept_wheel_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[str] = []
-
-    def build(framework: str, into: Path, cuda: Path | None) -> Path:
-        assert cuda is None
-        built.append(framework)
-        wheel = into / "horovod-0.28.1-cp311.whl"
-        wheel.write_text("wheel")
-        return wheel
-
-    monkeypatch.setattr(build_horovod, "ingredients", lambda *_: PARTS)
-    monkeypatch.setattr(build_horovod, "find_compiler", lambda _: "c++")
-    monkeypatch.setattr(build_horovod, "build", build)
+def test_a_kept_wheel_is_not_built_again(tmp_path: Path, built: list[str]) -> None:
     for into in ("first", "second"):
-        options = ["--into", str(tmp_path / into), "--cache", str(tmp_path / "cache")]
-        assert build_horovod.main(["mxnet", *options]) == 0
-        assert (tmp_path / into / "horovod-0.28.1-cp311.whl").read_text() == "wheel"
+        assert run(tmp_path / into, tmp_path / "cache") == {WHEEL: "wheel"}
     assert built == ["mxnet"]
 
 
-def test_a_wheel_of_another_time_does_not_stay_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_of_another_time_does_not_stay_beside_it(tmp_path: Path, built: list[str]) -> None:
     """As pip is asked to install all that the folder has."""
-    monkeypatch.setattr(build_horovod, "ingredients", lambda *_: PARTS)
-    monkeypatch.setattr(build_horovod, "find_compiler", lambda _: "c++")
     kept, into = tmp_path / "cache" / build_horovod.key(PARTS), tmp_path / "wheels"
-    for folder, name in ((kept, "horovod-0.28.1-cp311.whl"), (into, "horovod-0.27.0-cp310.whl")):
+    for folder, name in ((kept, WHEEL), (into, "horovod-0.27.0-cp310.whl")):
         folder.mkdir(parents=True)
         (folder / name).write_text(name)
-    options = ["--into", str(into), "--cache", str(tmp_path / "cache")]
-    assert build_horovod.main(["mxnet", *options]) == 0
-    assert [wheel.name for wheel in into.iterdir()] == ["horovod-0.28.1-cp311.whl"]
+    assert run(into, tmp_path / "cache") == {WHEEL: WHEEL}
+    assert built == []
 
 
-def test_a_cache_that_cannot_be_written_decides_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_decides_nothing(tmp_path: Path, built: list[str]) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
-
-    def build(framework: str, into: Path, cuda: Path | None) -> Path:
-        wheel = into / "horovod-0.28.1-cp311.whl"
-        wheel.write_text("wheel")
-        return wheel
-
-    monkeypatch.setattr(build_horovod, "ingredients", lambda *_: PARTS)
-    monkeypatch.setattr(build_horovod, "find_compiler", lambda _: "c++")
-    monkeypatch.setattr(build_horovod, "build", build)
-    options = ["--into", str(tmp_path / "wheels"), "--cache", str(tmp_path / "cache")]
-    assert build_horovod.main(["mxnet", *options]) == 0
-    assert (tmp_path / "wheels/horovod-0.28.1-cp311.whl").read_text() == "wheel"
+    assert run(tmp_path / "wheels", tmp_path / "cache") == {WHEEL: "wheel"}
+    assert built == ["mxnet"]

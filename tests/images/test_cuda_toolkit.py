@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from support.chart import REPOSITORY
+import cuda_toolkit
 
-PROGRAM = REPOSITORY / "images" / "cuda_toolkit.py"
-
-
-def _load() -> Any:
-    specification = importlib.util.spec_from_file_location("cuda_toolkit", PROGRAM)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-cuda_toolkit = _load()
 FILES = {
     "cuda_runtime": ("include/cuda_runtime.h", "include/crt/host.hpp", "lib/libcudart.so.12"),
     "cuda_nvcc": ("include/crt/host_config.h", "include/__init__.py"),

@@ -6,24 +6,11 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from support.chart import REPOSITORY
+import link_libraries
 
-PROGRAM = REPOSITORY / "images" / "link_libraries.py"
-
-
-def _load() -> Any:
-    specification = importlib.util.spec_from_file_location("link_libraries", PROGRAM)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-link_libraries = _load()
 # Loads what libmxnet.so links to and prints which files that took.
 LOAD = """
 import ctypes, sys

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-from types import ModuleType
+import sbom
 
-from support.chart import REPOSITORY
-
-
-def _load() -> ModuleType:
-    found = importlib.util.spec_from_file_location("sbom", REPOSITORY / "images" / "sbom.py")
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-sbom = _load()
 LINES = ["ii \tlibstdc++6\t12.2.0-14+deb12u1\tamd64", "rc \tnano\t7.2-1\tamd64"]
 
 

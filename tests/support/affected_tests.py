@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SOURCES = ("spec", "operator", "workloads", "tests")
+SOURCES = ("spec", "operator", "workloads", "tests", "benchmarks", "examples", "images")
 ALONE = "tests/imagenet_workloads/train"
 """Its tests refuse frameworks, so they have a process of their own."""
 
@@ -55,7 +55,8 @@ def _imported(path: Path) -> Iterator[str]:
 
 def module_of(file: str) -> str:
     """Return the module of a file below one of the `SOURCES`."""
-    _, _, path = file.partition("/")
+    folder, _, path = file.partition("/")
+    path = file if folder == "benchmarks" else path
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 

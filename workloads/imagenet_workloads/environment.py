@@ -21,7 +21,7 @@ class Environment:
 
     Attributes:
         pod_name: POD_NAME; empty without an operator.
-        pod_ip: names.POD_IP, the address that servers bind; empty without an operator.
+        pod_ip: POD_IP, the address that servers bind; empty without an operator.
         job: IMAGENET_JOB, the ImageNetJob's name; "local" without an operator.
         namespace: IMAGENET_NAMESPACE; "default" without an operator.
         job_uid: IMAGENET_JOB_UID; empty without an operator.

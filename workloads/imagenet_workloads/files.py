@@ -3,9 +3,9 @@
 Opening a pipe waits for a writer, and a device such as /dev/zero has no end, so neither is opened.
 
 What is written has a temporary name (`.NAME.tmp-TOKEN`) until it is synced and renamed. After a
-kill or a power failure only such names are left, which a later run deletes. `storage_errors` and
-`output_error` give an error of the system a remedy: the first for the volume of a dataset, the
-second for that of an output.
+kill or a power failure only such names are left; a later run deletes those of a dataset and of
+checkpoints. `storage_errors` and `output_error` give an error of the system a remedy: the first for
+the volume of a dataset, the second for that of an output.
 """
 
 import contextlib
@@ -244,9 +244,9 @@ def full_error(folder: Path, written: Path) -> OSError | None:
     """
     if free_bytes(folder) < _AS_GOOD_AS_FULL:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    tried = (path for path in _tree(written) if path.is_file())
-    largest = max((path.stat().st_size for path in tried), default=0)
     try:
+        tried = (path for path in _tree(written) if path.is_file())
+        largest = max((path.stat().st_size for path in tried), default=0)
         # The free bytes of a volume can leave out a quota. NFS reports it at the sync.
         with tempfile.TemporaryFile(dir=folder) as probe:
             # A limit for the size of a file is found only where a file has it.
@@ -401,14 +401,15 @@ def sync(path: Path) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Replace a file or folder by what the block makes under a temporary name.
 
-    It is synced and renamed at the end of the block. If the block raises, nothing remains of it.
+    It is synced and renamed at the end of the block. If the block raises, nothing remains of it. A
+    file never replaces a folder: that is the system's error, as is a folder in place of a file.
     """
     temporary = temporary_for(path)
     try:
         yield temporary
         for made in _tree(temporary):
             sync(made)
-        if path.is_dir():
+        if temporary.is_dir() and path.is_dir() and not path.is_symlink():
             remove_folder(path)
         temporary.rename(path)
         sync(path.parent)
@@ -471,9 +472,11 @@ def remove_folder(folder: Path, *, ignore_errors: bool = False) -> None:
         ignore_errors: Leave what cannot be deleted under the temporary name.
     """
     aside = temporary_for(folder)
-    with contextlib.suppress(FileNotFoundError):
+    try:
         folder.rename(aside)
-        shutil.rmtree(aside, ignore_errors)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(aside, ignore_errors)
 
 
 @contextmanager
@@ -517,11 +520,12 @@ def _tree(path: Path) -> list[Path]:
 
 
 def _discard(path: Path) -> None:
-    """Delete a file or folder, if there is one."""
+    """Delete a file or folder, if there is one and it can be deleted."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def volume_clock(folder: Path) -> float:

@@ -19,7 +19,6 @@ from imagenet_operator.api.frameworks import rules_of
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.errors import Problem
 from imagenet_spec.frameworks import FRAMEWORKS
-from imagenet_spec.program.option import Option
 from imagenet_spec.program.presets import IMAGENET_AUGMENTATION, PRESETS
 from imagenet_spec.program.train import OPTIONS
 
@@ -106,7 +105,7 @@ def _parsed(texts: tuple[str, ...]) -> tuple[list[_Finding], list[_Finding], dic
                 wrong.append((f"{option} has no value", f"write {option}=VALUE"))
                 continue
             value = rest.pop(0)
-        if problem := _value_problem(_OPTIONS[option], value):
+        if problem := _value_problem(option, value):
             wrong.append(problem)
         given[option] = value
     return unknown, wrong, given
@@ -117,14 +116,15 @@ def _nearest(option: str) -> str | None:
     return f"write {near[0]}" if near else "see imagenet-train --help"
 
 
-def _value_problem(item: Option, text: str) -> _Finding | None:
+def _value_problem(option: str, text: str) -> _Finding | None:
+    item = _OPTIONS[option]
     try:
         value = item.read(text)
     except (ArgumentTypeError, ValueError) as error:
-        return f"{item.flag}: {error}", None
+        return f"{option}: {error}", None
     if item.choices and value not in item.choices:
         listing = ", ".join(map(str, item.choices))
-        return f"{item.flag} cannot be {text!r}", f"write one of {listing}"
+        return f"{option} cannot be {text!r}", f"write one of {listing}"
     return None
 
 

@@ -2,7 +2,7 @@
 
 A field of `TrainingFigures` or `Accuracy` declares a figure: its type and description, and by
 `Figure` how the operator makes it from the metrics of the workers. `reconcile.sample` reads the
-metrics and combines them, `reconcile.policies.figures` updates the status, and `crd` adds the
+metrics and combines them, `reconcile.policies.job_status` updates the status, and `crd` adds the
 columns. A local run shows the figures with a label. docs/telemetry.md is generated from `FIGURES`.
 """
 

@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, Final, get_args
 
-from imagenet_operator.api.status import MEMBERS_MAXIMUM, MemberGroup, MemberStatus, Role
+from imagenet_operator.api.status import MEMBERS_MAXIMUM, MemberGroup, MemberStatus
+from imagenet_spec.names import MemberRole
 
 LISTED: Final = 500
 """The largest number of members that are stored one by one."""
@@ -34,7 +35,7 @@ SHORT_MAXIMUM: Final = 256
 
 _FINGERPRINT: Final = 8
 _MARK: Final = "~"
-_ROLES: Final = {role: place for place, role in enumerate(get_args(Role))}
+_ROLES: Final = {role: place for place, role in enumerate(get_args(MemberRole))}
 _NUMBERED: Final = re.compile(r"(.*-)(0|[1-9][0-9]{0,8})")
 _PODS: Final = re.compile(r"(.*-)\[([0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*)\]")
 _NOWHERE: Final = (None, None, None)

@@ -23,6 +23,7 @@ from imagenet_operator.api.fields import (
 )
 from imagenet_operator.api.figures import TrainingFigures
 from imagenet_operator.api.time_status import TimeStatus, WorkerSeconds
+from imagenet_spec.names import MemberRole
 
 ConditionType = Literal[
     "Created",
@@ -49,8 +50,6 @@ Phase = Literal[
 ]
 MEMBERS_MAXIMUM = 20_001
 """Members of an attempt in any stored status."""
-
-Role = Literal["scheduler", "server", "rendezvous", "worker"]
 
 
 class StartErrors(Model):
@@ -95,7 +94,7 @@ class MemberStatus(Model):
     uid: Annotated[str, MaxLen(64)] | None = None
     """The pod's UID, once it has been seen."""
 
-    role: Role
+    role: MemberRole
     """The member's role."""
 
     phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"] = "Pending"
@@ -123,7 +122,7 @@ class MemberStatus(Model):
 class MemberGroup(Model):
     """Pods of a large attempt with the same role and state."""
 
-    role: Role
+    role: MemberRole
     """The members' role."""
 
     phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"] = "Pending"

@@ -11,10 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, quantities
+from imagenet_operator.api import ImageNetJob, extra_arguments, quantities
+from imagenet_operator.api.augmentation import Augmentation
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.names import IMAGENET_CACHE, IMAGENET_DATASET, IMAGENET_OUTPUT, IMAGENET_RESULTS
 from imagenet_spec.program.option import written
+from imagenet_spec.program.presets import PRESETS
 from imagenet_spec.program.train import OPTIONS
 
 
@@ -44,7 +46,14 @@ def of_worker(job: ImageNetJob, options: Mapping[str, Any], slots: int = 1) -> t
         **of_strategy(job),
         **options,
     }
-    return (*written(OPTIONS, values), *training.extra_args)
+    chosen = extra_arguments.values(training).get("--preset", "")
+    # Of an augmentation, a value at its default means that the preset decides.
+    preset = {
+        name: value
+        for name, value in PRESETS.get(chosen, {}).items()
+        if name not in Augmentation.model_fields
+    }
+    return (*written(OPTIONS, values, preset), *training.extra_args)
 
 
 def of_strategy(job: ImageNetJob) -> dict[str, Any]:

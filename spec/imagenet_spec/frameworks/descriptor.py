@@ -131,6 +131,8 @@ class Framework:
         gpu_code: The GPUs that the GPU image runs on.
         environment: The environment of a local run; None for imagenetctl's own.
         lacks: Options of `imagenet-train`, by name: any value but the program's default is refused.
+            The resource refuses augmentations, fields that are absent unless a job gives them, and
+            extraArgs; another field needs a rule of the operator's.
         lacks_values: Values of options.
         lacks_grey_augmentations: Augmentations that it has only for images of 3 channels.
         normalizes_on_gpu: Whether the reader gives a GPU bytes, and not numbers of 4 bytes.
@@ -160,28 +162,28 @@ class Framework:
 
     @property
     def lacks_optimizers(self) -> tuple[str, ...]:
-        """Values of `optimizer.name`."""
+        """Values of `optimizer.name` that it lacks."""
         return self._lacking("optimizer", get_args(OptimizerName))
 
     @property
     def lacks_precisions(self) -> tuple[str, ...]:
-        """Values of `precision`."""
+        """Values of `precision` that it lacks."""
         return self._lacking("dtype", PRECISIONS)
 
     @property
     def lacks_augmentations(self) -> tuple[str, ...]:
-        """Fields of `spec.training.augmentation`, by their Python names."""
+        """Fields of `spec.training.augmentation` that it lacks, by their Python names."""
         below = "training.augmentation."
         return tuple(name for name in self.lacks if _BY_NAME[name].field.startswith(below))
 
     @property
     def lacks_fields(self) -> tuple[Option, ...]:
-        """Options whose fields are absent unless a job gives them."""
+        """Options that it lacks whose fields are absent unless a job gives them."""
         return tuple(_BY_NAME[name] for name in self.lacks if _BY_NAME[name].is_optional)
 
     @property
     def lacks_options(self) -> tuple[Option, ...]:
-        """Options that no field sets."""
+        """Options that it lacks and no field sets."""
         return tuple(_BY_NAME[name] for name in self.lacks if not _BY_NAME[name].field)
 
     def _lacking(self, name: str, known: Sequence[str]) -> tuple[str, ...]:

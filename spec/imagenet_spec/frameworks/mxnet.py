@@ -45,3 +45,6 @@ MXNET = Framework(
     # It computes activations again in the backward pass.
     memory_variable="MXNET_BACKWARD_DO_MIRROR=1",
 )
+
+COMPRESSING = ("device", "dist_sync", "dist_device_sync", "dist_async")
+"""Kvstores that can compress gradients on their way."""

@@ -51,7 +51,7 @@ class PolynomialDecay:
     power: float
 
     def __str__(self) -> str:
-        return f"pow{self.power:g}"
+        return f"pow{repr(self.power).removesuffix('.0')}"
 
 
 Decay = StepDecay | PolynomialDecay
@@ -187,7 +187,7 @@ def decay(text: str) -> Decay | None:
     """Read the epochs at which the learning rate falls (`30,60`), or `pow2`; empty is none."""
     if not text.strip():
         return None
-    if found := re.fullmatch(r"pow[ -]*(\d+(?:\.\d+)?)", text.strip()):
+    if found := re.fullmatch(r"pow[ -]*(\d+(?:\.\d+)?(?:e-?\d+)?)", text.strip()):
         return PolynomialDecay(float(found[1]))
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
@@ -205,7 +205,7 @@ def colour(text: str) -> tuple[float, float, float]:
     parts = text.split(",")
     if len(parts) != 3:
         raise ArgumentTypeError(f"{text!r} is not RED,GREEN,BLUE")
-    red, green, blue = (number(part) for part in parts)
+    red, green, blue = (number(part.strip()) for part in parts)
     return red, green, blue
 
 

@@ -8,16 +8,22 @@ import argparse
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from imagenet_spec.names import camel_case
 
 Group = TypeVar("Group")
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 
 @dataclass(frozen=True)
 class Option:
     """One option.
+
+    Its default never changes: images of other releases have it, and pods are not told a value that
+    equals it. Another default is another option.
 
     Attributes:
         name: of the attribute.
@@ -27,7 +33,7 @@ class Option:
         choices: the only values allowed, when they are few.
         aliases: other names of the option, as train_imagenet.py has them.
         field: of the resource that sets it, below ``spec``; empty if none does.
-        is_optional: whether the field is absent unless a job gives it. A framework may lack it.
+        is_optional: whether a framework may lack the field, which is absent unless a job gives it.
     """
 
     name: str
@@ -113,16 +119,20 @@ def collect(namespace: argparse.Namespace, group: type[Group]) -> Group:
     return group(**{name: getattr(namespace, name) for name in names})
 
 
-def written(options: Iterable[Option], values: Mapping[str, Any]) -> Iterator[str]:
+def written(
+    options: Iterable[Option], values: Mapping[str, Any], preset: Mapping[str, Any] = _NOTHING
+) -> Iterator[str]:
     """Yield the arguments for values that differ from the program's defaults.
 
     Args:
         options: of the program, in the order of the arguments.
         values: by name; an option without one, or with None, is left out.
+        preset: defaults in place of the options' own, if the command line chooses them.
     """
     for item in options:
         value = values.get(item.name)
-        if value is not None and (text := _text(value)) != _text(item.default):
+        default = preset.get(item.name, item.default)
+        if value is not None and (text := _text(value)) != _text(default):
             # argparse takes a text with a dash for an option.
             yield from (f"{item.flag}={text}",) if text.startswith("-") else (item.flag, text)
 

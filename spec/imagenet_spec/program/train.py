@@ -60,7 +60,7 @@ class PresetOptions:
         choices=sorted(PRESETS),
     )
     use_imagenet_data_augmentation: int = option(
-        0, "1 turns on the usual augmentation for ImageNet", int, choices=(0, 1)
+        0, "1 turns on the usual augmentation for ImageNet", kinds.switch, choices=(0, 1)
     )
 
 

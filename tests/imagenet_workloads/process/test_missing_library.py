@@ -48,8 +48,9 @@ def test_what_an_image_lacks_is_a_permanent_failure(error: Exception, message: s
 
 def test_no_message_asks_for_a_name_on_a_package_index_that_is_not_ours() -> None:
     """Anybody may register it there, and run code where it is installed."""
-    asking = re.compile(r"pip install .*imagenet-|imagenet-(workloads|operator)\[")
-    sources = [*REPOSITORY.glob("operator/**/*.py"), *REPOSITORY.glob("workloads/**/*.py")]
+    asking = re.compile(r"pip install .*imagenet-|imagenet-(spec|workloads|operator)\[")
+    packages = ("spec", "operator", "workloads")
+    sources = [path for name in packages for path in REPOSITORY.glob(f"{name}/**/*.py")]
     pages = [*REPOSITORY.glob("docs/*.md"), REPOSITORY / "README.md"]
     found = {path for path in (*sources, *pages) if asking.search(path.read_text())}
     assert {path.relative_to(REPOSITORY) for path in found} == set()

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from imagenet_workloads.commands import plot as command
 from imagenet_workloads.errors import InputError
@@ -106,6 +107,23 @@ def test_the_legend_names_every_line_and_hides_none(tmp_path: Path) -> None:
     assert named == ["ideal", "parameterServer", "horovod"]
     place = legend.get_window_extent()
     assert not any(axes.get_window_extent().overlaps(place) for axes in figure.axes)
+
+
+def test_two_numbers_of_many_strategies_are_bars_that_hide_none() -> None:
+    two = {
+        f"strategy {number}": [SweepPoint(1, 10.0, 1.0), SweepPoint(2, 20.0, 1.9)]
+        for number in range(5)
+    }
+    speedup, speed = draw_scaling({**two, "alone": [SweepPoint(1, 12.0, 1.0)]}, "digits").axes
+    assert [text.get_text() for text in speedup.get_yticklabels()] == [*two, "alone"]
+    bars = [
+        [bar for bar in axes.patches if isinstance(bar, Rectangle)] for axes in (speedup, speed)
+    ]
+    widths = [sorted(bar.get_width() for bar in found) for found in bars]
+    assert widths == [[1.0] * 6 + [1.9] * 5, [10.0] * 5 + [12.0] + [20.0] * 5]
+    places = [bar.get_y() for bar in bars[1]]
+    assert len(set(places)) == len(places) == 11
+    assert [line.get_label() for line in speedup.get_lines()] == ["ideal"]
 
 
 @pytest.mark.parametrize(("most", "scale"), [(4, "linear"), (7, "linear"), (8, "log"), (64, "log")])

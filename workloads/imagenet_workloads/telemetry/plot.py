@@ -41,6 +41,8 @@ COLUMNS = ("strategy", "workers", "images_per_second", "speedup")
 # The second strategy of a colour is dashed; the markers are for black and white.
 _MARKS = "osD^vPX*"
 _DASHES = ("-", "--", "-.", ":")
+# Lines between two numbers, at most.
+_MOST_LINES = 4
 # From this ratio of largest to smallest number on, the axis is logarithmic.
 _WIDE = 8
 
@@ -254,15 +256,19 @@ def read_points(path: Path) -> dict[str, list[SweepPoint]]:
 
 
 def draw_scaling(strategies: Mapping[str, Sequence[SweepPoint]], title: str) -> Figure:
-    """Draw speedup with the ideal line, and images/s, over the number of workers or GPUs.
+    """Draw speedup with the ideal, and images/s, over the number of workers or GPUs.
+
+    Lines of two points hide each other, so many strategies with two numbers are bars.
 
     Args:
         strategies: The points of each strategy, at least one.
         title: The title.
     """
+    numbers = sorted({point.number for points in strategies.values() for point in points})
+    if len(numbers) == 2 and len(strategies) > _MOST_LINES:
+        return _draw_bars(strategies, numbers, title)
     figure = _figure(10, 5)
     speedup, speed = figure.subplots(1, 2)
-    numbers = sorted({point.number for points in strategies.values() for point in points})
     # The ideal line starts at one, even if that was not measured.
     ends = sorted({1, numbers[-1]})
     speedup.plot(ends, ends, color=QUIET_COLOUR, linestyle=(0, (4, 3)), linewidth=1, label="ideal")
@@ -296,6 +302,49 @@ def draw_scaling(strategies: Mapping[str, Sequence[SweepPoint]], title: str) -> 
         speedup.set_ylim(bottom=0.8)
         _tick_only(speedup.yaxis, ticks)
     # Below both plots, where it hides no point.
+    handles, labels = speedup.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    _entitle(figure, title)
+    return figure
+
+
+def _draw_bars(
+    strategies: Mapping[str, Sequence[SweepPoint]], numbers: Sequence[int], title: str
+) -> Figure:
+    """Draw a row for each strategy, with a bar for each number."""
+    height = 0.8 / len(numbers)
+    figure = _figure(10, 1.4 + 0.42 * len(strategies))
+    speedup, speed = figure.subplots(1, 2, sharey=True)
+    (unit,) = {point.unit for points in strategies.values() for point in points}
+    for index, number in enumerate(numbers):
+        found = [
+            (row + (index + 0.5) * height - 0.4, point)
+            for row, points in enumerate(strategies.values())
+            for point in points
+            if point.number == number
+        ]
+        rows = [row for row, _ in found]
+        label = f"{number} {unit if number > 1 else unit.removesuffix('s')}"
+        look = {"height": 0.9 * height, "color": PALETTE[index], "label": label}
+        for axes, values in (
+            (speedup, [point.speedup for _, point in found]),
+            (speed, [point.images_per_second for _, point in found]),
+        ):
+            form = "{:.2f}" if axes is speedup else "{:,.0f}"
+            texts = axes.bar_label(axes.barh(rows, values, **look), fmt=form, padding=3, fontsize=8)
+            for text in texts:
+                # The line of the ideal may go through it.
+                text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1})
+    speedup.axvline(
+        numbers[-1], color=QUIET_COLOUR, linestyle=(0, (4, 3)), linewidth=1, label="ideal"
+    )
+    speedup.set_yticks(range(len(strategies)), list(strategies))
+    speedup.invert_yaxis()
+    speedup.set_xlabel(f"speedup over one {'GPU' if unit == GPUS else 'worker'}")
+    speed.set_xlabel(f"images/s, all {unit}")
+    for axes in (speedup, speed):
+        _style(axes)
+        axes.margins(x=0.12)
     handles, labels = speedup.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     _entitle(figure, title)

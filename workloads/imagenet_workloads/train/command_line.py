@@ -19,9 +19,9 @@ from imagenet_spec.program.train import (
 from imagenet_workloads.train.description import FrameworkDescription
 
 DESCRIPTION = """\
-Train an image classifier with MXNet: on this machine, or as one member (scheduler, server, worker)
-of a parameter-server job when DMLC_ROLE says so. The options are those of MXNet's
-example/image-classification, with the defaults of its train_imagenet.py.
+Train an image classifier with MXNet, TensorFlow or PyTorch: on this machine, or as one member of a
+job when the environment names its peers. The options are those of MXNet's
+example/image-classification, with the defaults of its train_imagenet.py, and some more.
 """
 
 EXAMPLE = """\

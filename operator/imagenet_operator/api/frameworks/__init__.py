@@ -14,8 +14,10 @@ from imagenet_operator.api.frameworks import mxnet, pytorch
 from imagenet_operator.api.frameworks.rules import FrameworkRules
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.frameworks.descriptor import Family, StrategySupport
+from imagenet_spec.frameworks.mxnet import MXNET
+from imagenet_spec.frameworks.pytorch import PYTORCH
 
-_RULES = {"MXNet": mxnet.RULES, "PyTorch": pytorch.RULES}
+_RULES = {MXNET.name: mxnet.RULES, PYTORCH.name: pytorch.RULES}
 
 
 def rules_of(framework: str) -> FrameworkRules:

@@ -7,6 +7,7 @@ from typing import Any
 
 from imagenet_operator.api.base import Rule
 from imagenet_operator.api.frameworks.rules import FrameworkRules
+from imagenet_spec.frameworks.mxnet import COMPRESSING
 
 
 def _ratios_hold(training: Any) -> bool:
@@ -51,9 +52,6 @@ _FLOAT16_NEEDS_GPUS = Rule(
     explain=lambda _: _FLOAT16,
 )
 
-_COMPRESSING = ("device", "dist_sync", "dist_device_sync", "dist_async")
-"""Kvstores that can compress gradients."""
-
 
 def _contradictions(training: Any, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     store = getattr(training.strategy.chosen, "kv_store", training.strategy.kind)
@@ -61,8 +59,8 @@ def _contradictions(training: Any, given: Mapping[str, str]) -> Iterator[tuple[s
     if compression != "none" and training.deterministic:
         remedy = "remove it, or deterministic"
         yield f"--gc-type {compression}: its rounding errors are in no checkpoint", remedy
-    if compression != "none" and store not in _COMPRESSING:
-        remedy = f"remove it, or write kvStore: {' or '.join(_COMPRESSING)}"
+    if compression != "none" and store not in COMPRESSING:
+        remedy = f"remove it, or write kvStore: {' or '.join(COMPRESSING)}"
         yield f"--gc-type {compression}: {store} does not compress gradients", remedy
     if given.get("--dtype") == "float16" and not training.workers.gpus:
         reason, remedy = _FLOAT16

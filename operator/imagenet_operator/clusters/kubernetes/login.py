@@ -35,7 +35,6 @@ from urllib.parse import urlsplit
 import aiohttp
 from kubernetes.client import Configuration
 from kubernetes.config import ConfigException, load_kube_config_from_dict
-from kubernetes.config.dateutil import parse_rfc3339
 from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import ConfigNode, FileOrData
@@ -325,7 +324,10 @@ def from_kubeconfig(*paths: Path, name: str | None = None) -> Connection:
         user = config.referred(context, "user", "users")
     for fields in (cluster, user):
         for unsupported, remedy in _UNSUPPORTED.items():
-            if fields.values.get(unsupported):
+            value = fields.values.get(unsupported)
+            # Any text or number may be the name of a user, also 0 and a YAML "no".
+            is_given = value not in (None, "", [], {}) if unsupported.startswith("as") else value
+            if is_given:
                 raise NoConnection(f"{fields.place(unsupported)}: is not supported; {remedy}")
     return Connection(
         cluster.url("server", "https", "http").rstrip("/"),
@@ -576,6 +578,10 @@ class _KubeconfigLogin:
         return Credentials(_headers(configuration, token_place), tls, certificates, renew, valid)
 
 
+def _is_variable(item: Any) -> bool:
+    return isinstance(item, dict) and all(isinstance(item.get(x), str) for x in ("name", "value"))
+
+
 class _ExecPlugin:
     """The exec plugin of a kubeconfig's user: a program that prints credentials.
 
@@ -613,12 +619,17 @@ class _ExecPlugin:
                 content = FileOrData(authority, "certificate-authority").as_data()
             if content is not None:
                 described["certificate-authority-data"] = content
-        with _named(fields.place("env"), "write objects with name and value, in quotes"):
-            self._provider = ExecProvider(
-                ConfigNode("exec", {**fields.values, "command": self._command}),
-                None,
-                ConfigNode("cluster", described),
+        variables = fields.values.get("env") or []
+        if not isinstance(variables, list) or not all(map(_is_variable, variables)):
+            raise NoConnection(
+                f"{fields.place('env')}: is not a list of variables; write objects with name and "
+                "value, in quotes"
             )
+        self._provider = ExecProvider(
+            ConfigNode("exec", {**fields.values, "command": self._command}),
+            None,
+            ConfigNode("cluster", described),
+        )
         self._run: Future[Any] | None = None
 
     async def run(self) -> tuple[dict[str, str], datetime | None]:
@@ -685,8 +696,10 @@ def _as_user(status: Any) -> tuple[dict[str, str], datetime | None]:
             user[f"client-{kind}-data"] = base64.b64encode(said[name].encode()).decode()
     if not user:
         raise ValueError("status has neither token nor clientCertificateData")
-    expires = said.get("expirationTimestamp")
-    return user, None if expires is None else parse_rfc3339(expires)
+    if "expirationTimestamp" not in said:
+        return user, None
+    expires = datetime.fromisoformat(said["expirationTimestamp"])
+    return user, expires.replace(tzinfo=UTC) if expires.tzinfo is None else expires
 
 
 def _headers(configuration: Configuration, place: str) -> tuple[tuple[str, str], ...]:

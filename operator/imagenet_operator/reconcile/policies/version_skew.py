@@ -23,13 +23,13 @@ from imagenet_operator.api.status import (
     Condition,
     ConditionType,
     MemberStatus,
-    Role,
     Status,
     TrainingStatus,
 )
 from imagenet_operator.errors import Problem
 from imagenet_operator.reconcile.policies import job_status, waiting
 from imagenet_operator.reconcile.types import TERMINATING, Attempt, MemberPod
+from imagenet_spec.names import MemberRole
 
 UNSUPPORTED: Final = "UnsupportedSpec"
 """The reason of Created, and of the condition of what does not start."""
@@ -115,7 +115,7 @@ def existing(pods: Iterable[MemberPod]) -> tuple[MemberStatus, ...]:
     return tuple(
         MemberStatus.model_validate({"name": pod.name, "role": pod.role})
         for pod in pods
-        if pod.role in get_args(Role)
+        if pod.role in get_args(MemberRole)
     )
 
 

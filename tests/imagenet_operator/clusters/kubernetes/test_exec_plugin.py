@@ -279,7 +279,12 @@ def status(text: str) -> str:
         ),
         (
             status('{"token": "a", "expirationTimestamp": "soon"}'),
-            "Invalid RFC3339 datetime: 'soon' (expected YYYY-MM-DDTHH:MM:SS[.frac][Z|±HH:MM])",
+            "Invalid isoformat string: 'soon'",
+        ),
+        (
+            status('{"token": "a", "expirationTimestamp": "2030-01-01T00:00:00+99:00"}'),
+            "offset must be a timedelta strictly between -timedelta(hours=24) and "
+            "timedelta(hours=24), not datetime.timedelta(days=4, seconds=10800).",
         ),
         (
             status('{"token": "a"}').replace("/v1", "/v2"),

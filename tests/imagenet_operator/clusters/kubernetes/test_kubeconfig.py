@@ -158,6 +158,9 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         for impersonation in (
             {"as": "jane", "as-groups": ["g"]},
             {"as": 7},
+            {"as": 0},
+            {"as": False},
+            {"as-uid": 0},
             {"as-uid": "7"},
             {"as-groups": ["g"]},
             {"as-user-extra": {"k": ["v"]}},
@@ -183,8 +186,14 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"exec": {**PLUGIN, "env": [{"name": "A"}]}},
-        f"{USER}.exec.env: Invalid kube-config file. Expected key value in exec/env/0; write "
-        "objects with name and value, in quotes",
+        f"{USER}.exec.env: is not a list of variables; write objects with name and value, in "
+        "quotes",
+    ),
+    (
+        {},
+        {"exec": {**PLUGIN, "env": [{"name": "A", "value": 123}]}},
+        f"{USER}.exec.env: is not a list of variables; write objects with name and value, in "
+        "quotes",
     ),
     (
         {},

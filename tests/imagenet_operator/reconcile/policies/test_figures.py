@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from imagenet_operator.api.figures import Accuracy
-from imagenet_operator.api.status import MemberStatus, Role, Status, TrainingStatus
+from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
 from imagenet_operator.reconcile.policies import job_status
 from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from imagenet_operator.reconcile.sample import Asked, Sample
+from imagenet_spec.names import MemberRole
 from support.attempt_members import NOW, later
 from support.samples import parse_sample, sample
 
@@ -95,7 +96,7 @@ WORDS = """{"time": 1.5, "event": "finished", "epochs": 5, "top1": 0.96111, "top
 "imagesPerSecond": 812.345}"""
 
 
-def member(name: str, message: str | None, role: Role = "worker") -> MemberStatus:
+def member(name: str, message: str | None, role: MemberRole = "worker") -> MemberStatus:
     return MemberStatus(name=name, role=role, phase="Succeeded", message=message)
 
 

@@ -6,7 +6,7 @@ Imports no MXNet.
 import os
 from collections.abc import Mapping
 
-from imagenet_spec.frameworks.mxnet import MXNET
+from imagenet_spec.frameworks.mxnet import COMPRESSING, MXNET
 from imagenet_spec.program.option import flag
 from imagenet_spec.program.train import Options
 from imagenet_workloads.data import reader
@@ -28,8 +28,6 @@ STRATEGIES = {
     "dist_async": StrategyModules("asynchronous", "dmlc"),
     "horovod": StrategyModules("horovod", "horovod"),
 }
-COMPRESSING = ("device", "dist_sync", "dist_device_sync", "dist_async")
-"""Kvstores that can compress gradients on their way."""
 
 
 def contradiction(options: Options) -> str | None:

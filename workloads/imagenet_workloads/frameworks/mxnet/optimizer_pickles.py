@@ -40,7 +40,7 @@ ADMITTED = frozenset(
 MXNet writes protocol 0, where Python's own modules have the names of Python 2.
 """
 
-_MOVED = {"imagenet_spec.program.kinds": "imagenet_spec.program.kinds"}
+_MOVED = {"imagenet_workloads.train.options.kinds": "imagenet_spec.program.kinds"}
 """Where the modules are that workers of an older image name."""
 
 _NUMBERS = {"b1": "?", "f2": "e", "f4": "f", "f8": "d", "i4": "i", "i8": "q"}

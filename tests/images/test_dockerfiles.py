@@ -1,16 +1,17 @@
-"""What the images install: all that the distributions ask for, at written versions."""
+"""The images' Dockerfiles: what they install, copy, leave out and run as."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+import build_horovod
+import dockerfiles
+import lock
 from support.chart import REPOSITORY
 from support.codecs import hide_libturbojpeg
 
@@ -21,93 +22,67 @@ DISTRIBUTIONS = {name: name.partition("-")[0] for name in DOCKERFILES}
 WITH_HOROVOD = [name for name, text in DOCKERFILES.items() if "build_horovod.py" in text]
 
 
-def load(name: str) -> ModuleType:
-    """Return a program of images/ as a module."""
-    found = importlib.util.spec_from_file_location(name, IMAGES / f"{name}.py")
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module
-    found.loader.exec_module(module)
-    return module
-
-
-lock = load("lock")
-
-
 def lines(image: str) -> str:
     """Return a Dockerfile with one line for each instruction."""
     return re.sub(r" +", " ", DOCKERFILES[image].replace("\\\n", " "))
 
 
 def test_every_image_is_known_here() -> None:
+    assert set(DOCKERFILES) == set(dockerfiles.TABLE)
     assert set(DOCKERFILES) == set(lock.LOCKS) - {"build", "horovod", "horovod-cu112", "sbom"}
-    assert {path.stem for path in lock.LOCKED.iterdir()} == set(lock.LOCKS)
-
-
-@pytest.mark.parametrize("name", lock.LOCKS)
-def test_what_is_locked_is_what_constraints_pin(name: str) -> None:
-    made = lock.LOCKS[name]
-    text = (lock.LOCKED / f"{name}.txt").read_text()
-    assert lock.problems(made, text, lock.constrained(made)) == []
-
-
-# Those with a framework are here so that the names of its packages stay right.
-FRAMEWORK_IMAGES = {
-    "workloads-mxnet": {"mxnet"},
-    "workloads-tensorflow": {"keras", "tensorflow-cpu"},
-    "workloads-pytorch": {"timm", "torch", "torchvision"},
-}
-FRAMEWORK_PACKAGES = set().union(*FRAMEWORK_IMAGES.values())
-
-
-@pytest.mark.parametrize("image", ["workloads-preparation", *FRAMEWORK_IMAGES])
-def test_the_image_of_the_preparation_has_no_framework(image: str) -> None:
-    text = (lock.LOCKED / f"{image}.txt").read_text()
-    found = set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE)) & FRAMEWORK_PACKAGES
-    assert found == FRAMEWORK_IMAGES.get(image, set())
-
-
-LOCKED = """
-click==8.5.1 \\
-    --hash=sha256:00
-kopf==1.45.2 ; sys_platform == "linux" \\
-    --hash=sha256:01 \\
-    --hash=sha256:02
-"""
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "problem"),
-    [
-        ("", "", ""),
-        ("kopf==", "# kopf==", "kopf is missing"),
-        ("8.5.1", "8.5.2", "click is 8.5.2, but constraints/ pins 8.5.1"),
-        ("click==8.5.1", "cl-ck==1", "cl-ck is 1, but constraints/ pins no version"),
-        ("--hash=sha256:00", "", "click==8.5.1"),
-        ("--hash=sha256:00", "--hash=md5:00", "has no hash"),
-        ("\nclick", "\n--find-links ftp://files.example\nclick", "it has an address"),
-    ],
-)
-def test_a_locked_file_that_differs_is_found(before: str, after: str, problem: str) -> None:
-    made = lock.Lock(("operator",), more=("Kopf>=1",))
-    versions = {"click": "8.5.1", "kopf": "1.45.2"}
-    found = lock.problems(made, LOCKED.replace(before, after, 1), versions)
-    assert problem in "; ".join(found)
-    assert bool(found) == bool(problem)
 
 
 def test_the_check_names_the_file_and_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert lock.main(["--check"]) == 0
-    monkeypatch.setattr(lock, "LOCKED", tmp_path)
-    for name in lock.LOCKS:
-        (tmp_path / f"{name}.txt").write_text((IMAGES / "locked" / f"{name}.txt").read_text())
-    (tmp_path / "build.txt").write_text("")
-    assert lock.main(["--check"]) == 1
+    assert dockerfiles.main(["--check"]) == 0
+    monkeypatch.setattr(dockerfiles, "IMAGES", tmp_path)
+    assert dockerfiles.main([]) == 0
+    written = {path.parent.name: path.read_text() for path in tmp_path.glob("*/Dockerfile")}
+    assert written == DOCKERFILES
+    (tmp_path / "workloads-r" / "Dockerfile").write_text("FROM scratch\n")
+    (tmp_path / "operator" / "Dockerfile").unlink()
+    assert dockerfiles.main(["--check"]) == 1
     assert capsys.readouterr().err == (
-        "images/locked/build.txt: hatchling is missing; run make lock\n"
+        "images/operator/Dockerfile: differs from its template; run make generate\n"
+        "images/workloads-r/Dockerfile: differs from its template; run make generate\n"
     )
+
+
+def test_a_condition_names_what_an_image_has() -> None:
+    conditions = re.findall(r"^#if (.+)$", dockerfiles.TEMPLATE.read_text(), re.MULTILINE)
+    named = {word for condition in conditions for word in condition.split()} - {"and", "not"}
+    table = dockerfiles.TABLE.values()
+    had = {word for image in table for word in (image.framework, *image.has) if word}
+    assert named == had | set(DISTRIBUTIONS.values())
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("mxnet", True),
+        ("workloads", True),
+        ("operator", False),
+        ("not gpu", True),
+        ("not mxnet", False),
+        ("mxnet and horovod", True),
+        ("mxnet and not horovod", False),
+        ("mxnet and gpu", False),
+    ],
+)
+def test_a_line_stays_if_its_condition_holds(condition: str, holds: bool) -> None:
+    image = dockerfiles.Image("About.", "Training", framework="mxnet", has=("horovod",))
+    template = f"RUN make \\\n#if {condition}\n {{name}}\n#else\n {{framework}}\n#endif\n"
+    found = dockerfiles.render("workloads-mxnet", image, template)
+    assert found == f"RUN make \\\n {'workloads-mxnet' if holds else 'mxnet'}\n"
+    within = f"#if horovod\n{template}#endif\n#if gpu\n{template}#endif\nUSER 1\n"
+    assert dockerfiles.render("workloads-mxnet", image, within) == f"{found}USER 1\n"
+
+
+def test_a_command_that_nothing_continues_has_no_backslash() -> None:
+    template = "RUN make \\\n && make check \\\n#if gpu\n && nvcc\n#endif\n# \\\nUSER 1\n"
+    found = dockerfiles.render("operator", dockerfiles.TABLE["operator"], template)
+    assert found == "RUN make \\\n && make check\n# \\\nUSER 1\n"
 
 
 @pytest.mark.parametrize("image", DOCKERFILES)
@@ -156,9 +131,8 @@ def test_an_image_has_horovod_s_licence_and_says_that_it_was_changed(image: str)
         assert re.search(rf"^COPY .*images/{file}.* /usr/share/doc/horovod/$", text, re.MULTILINE)
     assert re.search(r"cp \S+/horovod-\*\.dist-info/LICENSE /usr/share/doc/horovod/", text)
     notice = (IMAGES / "horovod-notice.txt").read_text()
-    builder = load("build_horovod")
-    version = f"{builder.VERSION}+{builder.PATCHED['HOROVOD_LOCAL_VERSION']}"
-    assert version in notice and builder.PATCH.name in notice
+    version = f"{build_horovod.VERSION}+{build_horovod.PATCHED['HOROVOD_LOCAL_VERSION']}"
+    assert version in notice and build_horovod.PATCH.name in notice
 
 
 @pytest.mark.parametrize("image", WITH_HOROVOD)
