@@ -269,7 +269,7 @@ class TrainingFigures(Model):
         Figure(MICROSECONDS, Combine.RANK_0, metrics.TRAIN_LOOP_CPU.name, lasts=True),
     ] = None
     """The median CPU time of a step in the training thread of rank 0, outside the framework's
-    learner."""
+    calls."""
 
     compiled: Annotated[
         Annotated[int, Ge(0), Le(1)] | None,

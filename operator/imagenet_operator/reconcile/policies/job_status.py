@@ -236,7 +236,7 @@ class TerminationMessage(Model):
     """The time of rank 0 by phase."""
 
     loop_cpu_seconds: Annotated[float, Ge(0)] | None = None
-    """The median CPU time of a step of rank 0 outside the framework's learner."""
+    """The median CPU time of a step of rank 0 outside the framework's calls."""
 
     checkpoint_stall_seconds: Annotated[float, Ge(0)] | None = None
     """How long a checkpoint held training up, the mean."""
