@@ -16,7 +16,7 @@ from benchmarks.scaling import __main__ as program
 from benchmarks.scaling import bare_program, here, jobs, speeds
 
 from imagenet_operator.api import validate
-from imagenet_operator.cli.sweep_here import Here
+from imagenet_operator.cli.sweep import Here
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import kubelet
 from imagenet_operator.clusters.local.process import Launch, PodProcess

@@ -1,8 +1,8 @@
 """`imagenetctl scale FILE`: runs one job with several workers or GPUs, strategies and networks.
 
 `scaling` computes the points and the table. The points run one after the other, on this machine
-(`sweep_here`) or on a cluster (`sweep_on_cluster`); `sweep_report` reports the results. The only
-state is the jobs themselves, so an interrupted sweep can be resumed.
+(`sweep`, which also has the report) or on a cluster (`sweep_on_cluster`). The only state is the
+jobs themselves, so an interrupted sweep can be resumed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import os
 from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.cli import exit_codes, files, local_resources, run
 from imagenet_operator.cli.argument_types import not_empty
-from imagenet_operator.cli.sweep import Runner
-from imagenet_operator.cli.sweep_here import Here
-from imagenet_operator.cli.sweep_report import Report
+from imagenet_operator.cli.sweep import Here, Report, Runner
 from imagenet_operator.errors import ImageNetJobError
-from imagenet_operator.scaling import networks, points, sizes, variants
+from imagenet_operator.scaling import networks, points, variants
 
 _EXAMPLES = """examples:
   imagenetctl scale examples/digits.yaml --workers 1,2
@@ -134,22 +132,22 @@ def sweep(arguments: argparse.Namespace) -> int:
     return report.conclude(runner.remedy)
 
 
-def _sizes(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[sizes.Size, ...]]:
+def _sizes(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[points.Size, ...]]:
     """Return the sizes of the points, each with the ways to have it."""
     workers, gpus = arguments.workers, arguments.gpu_numbers
     if workers is None and gpus is None:
         raise ImageNetJobError("--workers or --gpus is missing; write --workers 1,2,4")
-    if gpus == (sizes.CPUS,):
+    if gpus == (points.CPUS,):
         if workers is None:
             raise ImageNetJobError("--gpus 0: add the numbers of workers, such as --workers 1,2")
-        return sizes.of_workers(workers, on_cpus=True)
+        return points.sizes_of_workers(workers, on_cpus=True)
     if workers is None:
-        return sizes.of_gpus(manifest, gpus)
+        return points.sizes_of_gpus(manifest, gpus)
     if gpus is not None:
         raise ImageNetJobError(
             "--gpus and --workers: write one of the two; each worker has the manifest's GPUs"
         )
-    return sizes.of_workers(workers)
+    return points.sizes_of_workers(workers)
 
 
 def _written_namespace(job: ImageNetJob) -> str | None:
@@ -186,7 +184,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _gpus(text: str) -> tuple[int, ...]:
     try:
-        return (sizes.CPUS,) if text == "0" else _numbers(text)
+        return (points.CPUS,) if text == "0" else _numbers(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a list of GPUs; write 1,2,4, or 0 for CPUs"

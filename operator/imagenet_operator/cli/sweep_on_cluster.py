@@ -24,8 +24,7 @@ from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.job_status import find
-from imagenet_operator.scaling.point_status import PointStatus, point_status
-from imagenet_operator.scaling.points import Point
+from imagenet_operator.scaling.points import Point, PointStatus, point_status
 
 _CLAIM = objects.BY_NAME["PersistentVolumeClaim"]
 _POLL_SECONDS = 2.0

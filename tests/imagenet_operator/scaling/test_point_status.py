@@ -7,7 +7,7 @@ import pytest
 
 from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.api.status import Status
-from imagenet_operator.scaling.point_status import PointStatus, point_status
+from imagenet_operator.scaling.points import PointStatus, point_status
 from support import job_table
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC).isoformat()

@@ -11,9 +11,8 @@ from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
 from imagenet_operator.cli import files
 from imagenet_operator.errors import Problem
-from imagenet_operator.scaling import networks, points, sizes, variants
-from imagenet_operator.scaling.points import InvalidSweep, Sweep
-from imagenet_operator.scaling.sizes import Size
+from imagenet_operator.scaling import networks, points, variants
+from imagenet_operator.scaling.points import InvalidSweep, Size, Sweep
 from support import job_table
 
 SERVERS = variants.read("parameterServer")
@@ -32,13 +31,19 @@ def plan(
     *chosen: variants.Variant,
 ) -> Sweep:
     manifest = job_table.manifest() if manifest is None else manifest
-    return points.sweep(manifest, sizes.of_workers(workers), chosen or (SERVERS,), files.problems)
+    return points.sweep(
+        manifest, points.sizes_of_workers(workers), chosen or (SERVERS,), files.problems
+    )
 
 
 def of_networks(*names: str, workers: tuple[int, ...]) -> Sweep:
     chosen = [networks.read(name) for name in names]
     return points.sweep(
-        job_table.manifest(), sizes.of_workers(workers), [SERVERS], files.problems, models=chosen
+        job_table.manifest(),
+        points.sizes_of_workers(workers),
+        [SERVERS],
+        files.problems,
+        models=chosen,
     )
 
 
@@ -108,7 +113,7 @@ def test_points_are_kept_until_they_are_read() -> None:
 def test_weak_scaling_keeps_the_batch_of_a_worker() -> None:
     manifest = job_table.manifest(training={"workers": {"replicas": 4}})
     found = points.sweep(
-        manifest, sizes.of_workers((1, 2, 8)), [SERVERS], files.problems, is_weak=True
+        manifest, points.sizes_of_workers((1, 2, 8)), [SERVERS], files.problems, is_weak=True
     )
     assert [job.spec.training.batch_size for job in jobs(found)] == [128, 256, 1024]
     assert found.points[0].name == "digits-w1-parameter-server-weak"
@@ -193,7 +198,7 @@ def test_only_what_the_strategy_says_itself_leaves_a_point_out() -> None:
         return [Problem("spec.training.workers", "are more than there are nodes")] if many else []
 
     with pytest.raises(InvalidSweep, match=r"single, 2 workers: .* more than there are nodes"):
-        points.sweep(job_table.manifest(), sizes.of_workers((1, 2)), (SINGLE,), judge)
+        points.sweep(job_table.manifest(), points.sizes_of_workers((1, 2)), (SINGLE,), judge)
 
 
 def test_every_batch_that_does_not_divide_is_listed() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.scaling.speedup import Measured, Row, rows
+from imagenet_operator.scaling.table import Measured, Row, rows
 
 SPEEDS = st.floats(1e-3, 1e9)
 MEASURED = st.builds(

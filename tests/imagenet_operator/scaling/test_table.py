@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.scaling import table
-from imagenet_operator.scaling.speedup import Measured, Row, rows
+from imagenet_operator.scaling.table import Measured, Row, rows
 
 ROWS = rows(
     [
