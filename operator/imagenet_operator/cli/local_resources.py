@@ -17,8 +17,8 @@ from pathlib import Path
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli.argument_types import path
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local import environments, gpus, preflight
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local import environments, preflight
+from imagenet_operator.clusters.local.machine import Gpus, Volumes, find_gpus
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.settings import ReconcileSettings
@@ -114,7 +114,7 @@ class LocalResources:
 
     workdir: Path
     volumes: Volumes
-    gpus: gpus.Gpus
+    gpus: Gpus
     settings: ReconcileSettings
 
 
@@ -134,7 +134,7 @@ def from_options(arguments: argparse.Namespace) -> LocalResources:
             _folders("--volume", arguments.volume),
             _folders("--secret", arguments.secret),
         ),
-        gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev"))),
+        Gpus(find_gpus(arguments.gpus, os.environ, Path("/dev"))),
         settings(arguments.metrics_port),
     )
 

@@ -22,7 +22,7 @@ from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.argument_types import not_empty, path
 from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local.process import find_program, program_folders
+from imagenet_operator.clusters.local.environments import find_program, program_folders
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile.policies import time_account
 from imagenet_operator.reconcile.policies.job_status import holds

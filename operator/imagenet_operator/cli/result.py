@@ -16,7 +16,7 @@ from imagenet_operator.api.status import Condition
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
 from imagenet_operator.clusters.local.kubelet import tail
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local.machine import Volumes
 from imagenet_operator.manifests import names, volumes
 from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.reconcile.policies.job_status import find, holds

@@ -24,13 +24,12 @@ from imagenet_operator.cli.interrupts import Interrupts
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import (
-    addresses,
     pods,
     preflight,
     runner,
 )
 from imagenet_operator.clusters.local.cluster import LocalCluster
-from imagenet_operator.clusters.local.kubelet import Machine
+from imagenet_operator.clusters.local.machine import AddressBlock, Machine, claim_addresses
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile.settings import ReconcileSettings
@@ -100,7 +99,7 @@ def execute(job: ImageNetJob, resources: LocalResources, display: Display) -> re
     folder.check()
     wanted = local_resources.check(job, resources)
     port = resources.settings.manifests.metrics_port
-    with folder.locked(), closing(addresses.claim(sorted(wanted.ports), {port: _OTHER_PORT})) as at:
+    with folder.locked(), closing(claim_addresses(sorted(wanted.ports), {port: _OTHER_PORT})) as at:
         machine = _machine(job, folder, resources, at)
         with _cluster(machine, folder, display) as cluster, Interrupts(cluster.wake) as interrupts:
             done = _work(job, folder, cluster, display, interrupts, resources.settings)
@@ -150,7 +149,7 @@ def read(file: str) -> ImageNetJob:
 
 
 def _machine(
-    job: ImageNetJob, folder: JobFolder, resources: LocalResources, block: addresses.AddressBlock
+    job: ImageNetJob, folder: JobFolder, resources: LocalResources, block: AddressBlock
 ) -> Machine:
     """Return the part of this machine that the job may use."""
     cores = len(os.sched_getaffinity(0))

@@ -20,7 +20,7 @@ from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.cli import exit_codes, local_resources, result, run
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local.process import find_program, program_folders
+from imagenet_operator.clusters.local.environments import find_program, program_folders
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.scaling import table
 from imagenet_operator.scaling.points import Point, PointStatus, point_status

@@ -12,7 +12,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Status
 from imagenet_operator.cli import exit_codes, result
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local.machine import Volumes
 from support import job_table
 
 DOCS = Path(__file__).parents[3] / "docs" / "running-locally.md"

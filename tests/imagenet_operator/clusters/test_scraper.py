@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 
 from imagenet_operator.clusters import sampler
-from imagenet_operator.clusters.local import addresses
+from imagenet_operator.clusters.local.machine import claim_addresses
 from imagenet_operator.clusters.sampler import MAX_CONNECTIONS, Target, scrape
 from imagenet_operator.clusters.untrusted_http import PIECE_BYTES
 from imagenet_operator.reconcile.sample import Asked
@@ -75,7 +75,7 @@ async def test_an_answer_that_does_not_come_in_time_is_none(kind: str) -> None:
 
 @asynchronous
 async def test_a_member_without_a_server_is_none() -> None:
-    with contextlib.closing(addresses.claim()) as block:
+    with contextlib.closing(claim_addresses()) as block:
         assert await scraped(at(9090, block.of("nobody"))) is None
 
 

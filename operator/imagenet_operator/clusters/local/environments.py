@@ -10,14 +10,13 @@ image that this machine does not have: its command is found on the PATH, as in a
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local.process import find_program, path_folders, program_folders
 from imagenet_operator.manifests import labels
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.frameworks.descriptor import LocalEnvironment
@@ -133,6 +132,31 @@ def programs(
         path_folders(variables),
         command,
     )
+
+
+def find_program(name: str, folders: Sequence[Path]) -> Path | None:
+    """Return a program's path in the first folder that has it; an absolute path stays.
+
+    Args:
+        name: A pod's command, such as `imagenet-train`.
+        folders: The folders to search, in order.
+    """
+    for folder in folders:
+        candidate = folder / name  # joining an absolute name drops the folder
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return candidate
+    return None
+
+
+def program_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of pods' programs: that of this Python, then the PATH."""
+    return (Path(sys.executable).parent, *path_folders(environment))
+
+
+def path_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of the PATH, in order."""
+    search_path = environment.get("PATH", os.defpath)
+    return tuple(Path(folder) for folder in search_path.split(os.pathsep) if folder)
 
 
 def _missing(program: str) -> LocalError:

@@ -13,9 +13,12 @@ from pathlib import Path, PurePosixPath
 
 from imagenet_operator.api import Manifest, strategies
 from imagenet_operator.clusters.interface import Unsupported
-from imagenet_operator.clusters.local.addresses import with_own_ports
-from imagenet_operator.clusters.local.gpus import RESOURCE, VISIBLE
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local.machine import (
+    GPU_RESOURCE,
+    VISIBLE_GPUS,
+    Volumes,
+    with_own_ports,
+)
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes' default of terminationMessagePath."""
@@ -26,7 +29,7 @@ _NAMES = re.compile(r"""(?<![^\s,"'])[a-z0-9][-a-z0-9]*(?:\.[a-z0-9][-a-z0-9]*)+
 # An escaped operator, or a reference up to the first ")".
 _EXPANDED = re.compile(r"\$\$|\$\(([^)]*)\)")
 
-_OWNED_VARIABLES = ("IMAGENET_*", "KUBERNETES_*", "JOB_COMPLETION_*", VISIBLE)
+_OWNED_VARIABLES = ("IMAGENET_*", "KUBERNETES_*", "JOB_COMPLETION_*", VISIBLE_GPUS)
 """Variables of any strategy; each strategy names its own."""
 
 _LISTENS_ON_ALL = "TF_CONFIG"
@@ -155,7 +158,7 @@ def gpus(pod: Manifest) -> int:
     """Return how many GPUs a pod requests."""
     resources = pod["spec"]["containers"][0].get("resources") or {}
     asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return int(asked.get(RESOURCE, 0))
+    return int(asked.get(GPU_RESOURCE, 0))
 
 
 def claims(pod: Manifest) -> list[str]:
@@ -224,7 +227,7 @@ def environment(pod: Manifest, given: Surroundings) -> dict[str, str]:
             if variable["name"] == _LISTENS_ON_ALL:
                 value = with_own_ports(value)
         variables[variable["name"]] = value
-    visible = {VISIBLE: ",".join(given.gpus)}
+    visible = {VISIBLE_GPUS: ",".join(given.gpus)}
     return {**given.environment, **visible, **variables}
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local import gpus
-from imagenet_operator.clusters.local.gpus import Gpus
+from imagenet_operator.clusters.local.machine import Gpus, find_gpus
 
 LISTING = """GPU 0: NVIDIA H100 (UUID: GPU-1)
   MIG 1g.10gb     Device  0: (UUID: MIG-1)
@@ -52,18 +51,18 @@ def test_what_was_said_counts(
 ) -> None:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
 
-    assert gpus.find(requested, environment, tmp_path) == expected
+    assert find_gpus(requested, environment, tmp_path) == expected
 
 
 def test_more_than_is_allowed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="--gpus 3 is more than CUDA_VISIBLE_DEVICES=2,3 allows"):
-        gpus.find(3, {"CUDA_VISIBLE_DEVICES": "2,3"}, tmp_path)
+        find_gpus(3, {"CUDA_VISIBLE_DEVICES": "2,3"}, tmp_path)
 
 
 def test_the_drivers_tool_is_asked(tool: Path, tmp_path: Path) -> None:
     tool.write_text(f"#!/bin/sh\ncat <<'END'\n{LISTING}END\n")
 
-    assert gpus.find(None, {}, tmp_path) == ("0", "1")
+    assert find_gpus(None, {}, tmp_path) == ("0", "1")
 
 
 def test_device_nodes_are_counted_where_the_tool_fails(tool: Path, tmp_path: Path) -> None:
@@ -72,8 +71,8 @@ def test_device_nodes_are_counted_where_the_tool_fails(tool: Path, tmp_path: Pat
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"):
         (devices / name).touch()
 
-    assert gpus.find(None, {}, devices) == ("0", "1")
+    assert find_gpus(None, {}, devices) == ("0", "1")
 
 
 def test_no_device_folder_is_no_gpu(tool: Path, tmp_path: Path) -> None:
-    assert gpus.find(None, {}, tmp_path / "none") == ()
+    assert find_gpus(None, {}, tmp_path / "none") == ()

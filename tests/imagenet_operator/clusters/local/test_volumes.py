@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local.machine import Volumes
 
 
 def test_a_claim_is_a_folder_once_it_is_provisioned(tmp_path: Path) -> None:
