@@ -17,7 +17,7 @@ from imagenet_operator.api import ImageNetJob, Manifest, parse
 from imagenet_operator.api.status import DataWaitStatus
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.cli import exit_codes, files, local_resources, result, run
-from imagenet_operator.cli.argument_types import not_empty, whole
+from imagenet_operator.cli.arguments import Commands, add_command, add_job_file, whole
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile import step_window
@@ -40,22 +40,18 @@ _CONTENT = {
 }
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "bench",
-        help="measure whether reading or the network limits a job",
+        bench,
+        summary="measure whether reading or the network limits a job",
         description="Run a few batches of one ImageNetJob on this machine three times: reading "
         "alone, the network alone, and both.",
-        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
-    parser.add_argument(
-        "file",
-        type=not_empty,
-        metavar="FILE",
-        help="the manifest of one ImageNetJob, or - for the standard input",
-    )
+    add_job_file(parser)
     parser.add_argument(
         "--batches",
         type=whole(1),
@@ -64,7 +60,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="batches of each worker that are measured (default: %(default)s)",
     )
     local_resources.add_options(parser)
-    parser.set_defaults(run=bench)
 
 
 def bench(arguments: argparse.Namespace) -> int:

@@ -12,30 +12,27 @@ from typing import Any
 from imagenet_operator.api.frameworks import NETWORKS
 from imagenet_operator.api.networks import SMALL_IMAGE
 from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.arguments import Commands, add_command, add_output
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.frameworks.descriptor import Family
 
 _SMALL_RESNET = f"up to {SMALL_IMAGE} px: 6n+2 (8, 20, 56, 110…), from 164 on 9n+2"
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "networks",
-        help="list the networks, their depths and frameworks",
+        run,
+        summary="list the networks, their depths and frameworks",
         description="List the networks that spec.training.model takes.",
         epilog=(
             f"exit codes: {exit_codes.SUCCESS} listed, "
             f"{exit_codes.ENVIRONMENT} the output cannot be written"
         ),
     )
-    parser.add_argument(
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="text, or a JSON list for scripts (default: text)",
-    )
-    parser.set_defaults(run=run)
+    add_output(parser, "a JSON list")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ import yaml
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import exit_codes, files
-from imagenet_operator.cli.argument_types import not_empty, whole
+from imagenet_operator.cli.arguments import Commands, add_command, not_empty, whole
 from imagenet_operator.manifests import preview
 
 
@@ -26,11 +26,13 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "render",
-        help="print the objects that a cluster would create",
+        run,
+        summary="print the objects that a cluster would create",
         description="Print the objects that a cluster would create for a job, in their order.",
         epilog=(
             f"exit codes: {exit_codes.SUCCESS} printed, "
@@ -59,7 +61,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="N",
         help="shards of both splits, which the index Job reports (default: those of training)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

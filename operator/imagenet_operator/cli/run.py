@@ -18,7 +18,7 @@ from pathlib import Path
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import display as displays
 from imagenet_operator.cli import exit_codes, files, local_resources, result
-from imagenet_operator.cli.argument_types import not_empty
+from imagenet_operator.cli.arguments import Commands, add_command, add_job_file
 from imagenet_operator.cli.display import Display, JsonLines
 from imagenet_operator.cli.interrupts import Interrupts
 from imagenet_operator.cli.local_resources import LocalResources
@@ -51,23 +51,18 @@ a new one, which reuses the dataset.
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "run",
-        help="run a job on this machine: each pod is a process",
+        run,
+        summary="run a job on this machine: each pod is a process",
         description="Run one ImageNetJob on this machine, with no cluster, container or root.",
-        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
-    parser.add_argument(
-        "file",
-        type=not_empty,
-        metavar="FILE",
-        help="the manifest of one ImageNetJob, or - for the standard input",
-    )
+    add_job_file(parser)
     local_resources.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,8 +11,8 @@ import argparse
 import os
 
 from imagenet_operator.api import ImageNetJob, Manifest
-from imagenet_operator.cli import exit_codes, files, local_resources, run
-from imagenet_operator.cli.argument_types import not_empty
+from imagenet_operator.cli import files, local_resources, run
+from imagenet_operator.cli.arguments import Commands, add_command, add_job_file
 from imagenet_operator.cli.sweep import Here, Report, Runner
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.scaling import networks, points, variants
@@ -33,22 +33,18 @@ command resumes an interrupted sweep; points that are done do not run again.
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "scale",
-        help="run a job with 1, 2, 4… workers or GPUs and tabulate the speedup",
+        sweep,
+        summary="run a job with 1, 2, 4… workers or GPUs and tabulate the speedup",
         description="Run one ImageNetJob with several numbers of workers or GPUs and strategies, "
         "and compare speed and accuracy in a table and a plot.",
-        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
-    parser.add_argument(
-        "file",
-        type=not_empty,
-        metavar="FILE",
-        help="the manifest of one ImageNetJob, or - for the standard input",
-    )
+    add_job_file(parser)
     _add_points(parser)
     parser.add_argument(
         "--context",
@@ -60,7 +56,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="the namespace on the cluster (default: the manifest's, else the context's)",
     )
     local_resources.add_options(parser, gpus=False)
-    parser.set_defaults(run=sweep, gpus=None)
+    parser.set_defaults(gpus=None)
 
 
 def _add_points(parser: argparse.ArgumentParser) -> None:

@@ -7,9 +7,7 @@ table is written after each point, so an interrupted sweep has one too.
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,10 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from imagenet_operator.api import ImageNetJob, parse
-from imagenet_operator.cli import exit_codes, local_resources, result, run
+from imagenet_operator.cli import exit_codes, local_resources, programs, result, run
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local.environments import find_program, program_folders
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.scaling import table
 from imagenet_operator.scaling.points import Point, PointStatus, point_status
@@ -171,9 +168,6 @@ def _model_bytes(folder: Path, training: dict[str, Any]) -> int | None:
     return sum(file.stat().st_size for file in files) or None
 
 
-_PLOT = "imagenet-plot"
-
-
 class Report:
     """Prints the results of a sweep, and writes them into the working directory.
 
@@ -260,23 +254,16 @@ class Report:
         }
 
     def _plot(self) -> Path | None:
-        """Draw the plot by the workloads' program: the operator's image lacks matplotlib."""
-        program = find_program(_PLOT, program_folders(os.environ))
-        if program is None:
-            self.say(f"no plot: the program {_PLOT!r} is not installed beside this one")
-            return None
         picture = self._path("png")
-        command = [*map(str, (program, "--scaling", self._path("csv"), "--output", picture))]
         try:
-            drawn = subprocess.run(command, capture_output=True, text=True, check=False)
+            reason = programs.draw("--scaling", self._path("csv"), "--output", picture)
         except KeyboardInterrupt:  # the table exists and must still be printed
             self._is_cut = True
-            self.say("no plot: interrupted")
-            return None
-        if drawn.returncode != 0:
-            self.say(f"no plot: {drawn.stderr.strip()}")
-            return None
-        return picture
+            reason = "interrupted"
+        if reason is None:
+            return picture
+        self.say(f"no plot: {reason}")
+        return None
 
 
 def _write(path: Path, text: str) -> None:
