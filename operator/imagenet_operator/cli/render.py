@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import yaml
 
@@ -17,13 +16,6 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.cli.arguments import Commands, add_command, not_empty, whole
 from imagenet_operator.manifests import preview
-
-
-class _Dumper(yaml.SafeDumper):
-    """A dumper without aliases, which are hard to read in a manifest."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
 
 
 def add_parser(commands: Commands) -> None:
@@ -78,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         for line in _placeholders(job, arguments):
             print(f"# {line}")
         yaml.dump_all(
-            manifests, sys.stdout, _Dumper, sort_keys=False, explicit_start=True, width=100
+            manifests, sys.stdout, files.Dumper, sort_keys=False, explicit_start=True, width=100
         )
     return exit_codes.SUCCESS
 
