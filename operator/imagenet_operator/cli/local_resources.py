@@ -189,6 +189,24 @@ def check_mapped(jobs: Iterable[ImageNetJob], resources: LocalResources) -> None
     )
 
 
+def get_ready(jobs: Sequence[ImageNetJob], resources: LocalResources, claim: str | None) -> None:
+    """Check jobs that share a dataset, then create the folder of its claim.
+
+    Args:
+        jobs: The jobs.
+        resources: The part of this machine that they may use.
+        claim: The claim; None if the manifest names one.
+
+    Raises:
+        ImageNetJobError: One cannot run; nothing was created.
+    """
+    check_mapped(jobs, resources)
+    for job in jobs:
+        check(job, resources, frozenset() if claim is None else frozenset({claim}))
+    if claim is not None:
+        resources.volumes.provision(claim)
+
+
 def programs(job: ImageNetJob) -> environments.Programs:
     """Return the programs of a job's pods."""
     return environments.programs(environments.of_job(job), command=environments.command_of(job))

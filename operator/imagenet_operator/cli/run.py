@@ -11,13 +11,12 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import display as displays
-from imagenet_operator.cli import exit_codes, files, local_resources, result
+from imagenet_operator.cli import files, local_resources, result
 from imagenet_operator.cli.arguments import Commands, add_command, add_job_file
 from imagenet_operator.cli.display import Display, JsonLines
 from imagenet_operator.cli.interrupts import Interrupts
@@ -89,6 +88,11 @@ def execute(job: ImageNetJob, resources: LocalResources, display: Display) -> re
     Raises:
         ImageNetJobError: It cannot run on this machine.
     """
+
+    def show_event(job: ImageNetJob, event: Event) -> None:
+        if isinstance(display, JsonLines) or not result.is_failure(job, event):
+            display.show_event(event)
+
     started = time.monotonic()
     folder = JobFolder(resources.workdir, job.metadata.name)
     folder.check()
@@ -96,25 +100,24 @@ def execute(job: ImageNetJob, resources: LocalResources, display: Display) -> re
     port = resources.settings.manifests.metrics_port
     with folder.locked(), closing(claim_addresses(sorted(wanted.ports), {port: _OTHER_PORT})) as at:
         machine = _machine(job, folder, resources, at)
-        with _cluster(machine, folder, display) as cluster, Interrupts(cluster.wake) as interrupts:
+        # All processes end with the cluster.
+        with (
+            closing(LocalCluster(machine, folder.save, show_event)) as cluster,
+            Interrupts(cluster.wake) as interrupts,
+        ):
             done = _work(job, folder, cluster, display, interrupts, resources.settings)
         culprit = done.failure.culprit
         log = folder.logs / f"{culprit}.log" if culprit else None
         end = result.collect(done.job, resources.volumes, time.monotonic() - started, log)
         if end.succeeded:
-            _link_model(end, folder)
+            try:
+                result.link_model(end, folder.path / "model", folder.workdir)
+            except LocalError as error:  # `predict` needs --model then
+                print(f"imagenetctl: warning: {error}", file=sys.stderr)
         elif end.failure is None:
             # Workers have saved after the last reconcile.
             folder.save(result.with_checkpoint(end).to_manifest())
     return end
-
-
-def _link_model(end: result.Result, folder: JobFolder) -> None:
-    """Link the model; a link that cannot be made is only a warning."""
-    try:
-        result.link_model(end, folder.path / "model", folder.workdir)
-    except LocalError as error:
-        print(f"imagenetctl: warning: {error}", file=sys.stderr)
 
 
 def read(file: str) -> ImageNetJob:
@@ -164,18 +167,6 @@ def _machine(
     )
 
 
-@contextmanager
-def _cluster(machine: Machine, folder: JobFolder, display: Display) -> Iterator[LocalCluster]:
-    """Open the local cluster; all of its processes end with it."""
-
-    def show_event(job: ImageNetJob, event: Event) -> None:
-        if isinstance(display, JsonLines) or not result.is_failure(job, event):
-            display.show_event(event)
-
-    with closing(LocalCluster(machine, folder.save, show_event)) as cluster:
-        yield cluster
-
-
 def _work(
     job: ImageNetJob,
     folder: JobFolder,
@@ -203,18 +194,12 @@ def _work(
 
 def _conclude(end: result.Result, display: Display) -> int:
     """Print the result; return the exit code."""
-    if end.succeeded:
-        code, outcome = exit_codes.SUCCESS, "Succeeded"
-    elif end.failure is not None:
-        code, outcome = exit_codes.FAILED, "Failed"
-    else:
-        code, outcome = exit_codes.INTERRUPTED, "Interrupted"
     if isinstance(display, JsonLines):
-        display.write(result.as_json(end, outcome))
+        display.write(result.as_json(end))
     elif end.succeeded:
         print(result.as_text(end))
     elif end.failure is not None:
         print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
     else:
         print(result.interruption(end), file=sys.stderr)
-    return code
+    return result.EXIT_CODES[end.outcome]

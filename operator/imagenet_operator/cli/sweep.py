@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from imagenet_operator.api import ImageNetJob, parse
-from imagenet_operator.cli import exit_codes, local_resources, programs, result, run
+from imagenet_operator.cli import local_resources, programs, result, run
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.state import JobFolder
@@ -84,7 +84,7 @@ class Here:
     """Runs points one after the other, in one working directory; a `Runner`.
 
     Args:
-        place: The part of this machine that they may use.
+        resources: The part of this machine that they may use.
         claim: The claim to create for the shared dataset; None if the manifest names one.
         output: The display, as --output of `imagenetctl run`.
     """
@@ -98,41 +98,34 @@ class Here:
         """Check every point, and create the dataset's folder."""
         if points:
             self._folder(points[0]).check()
-        promised = frozenset() if self._claim is None else frozenset({self._claim})
         jobs = [parse(point.manifest) for point in points]
-        local_resources.check_mapped(jobs, self._resources)
-        for job in jobs:
-            local_resources.check(job, self._resources, promised)
-        if self._claim is not None:
-            self._resources.volumes.provision(self._claim)
+        local_resources.get_ready(jobs, self._resources, self._claim)
 
     def run(self, point: Point) -> Outcome:
         """Run or resume a point, or read the outcome of an earlier run."""
         job = parse(point.manifest)
-        stored = self._folder(point).stored()
+        folder = self._folder(point)
+        stored = folder.stored()
         former = None if stored is None else ImageNetJob.model_validate(stored)
         if former is not None and point_status(job, former) is PointStatus.SUCCEEDED:
             found = result.collect(former, self._resources.volumes, 0.0, None)
             measured = _measured(point, found)
+            # The link of a deleted result is broken.
+            is_lost = found.model is None and (folder.path / "model").is_symlink()
             # A program of the user's own may leave no speed.
-            if measured.images_per_second is not None or not self._lost_its_result(point, found):
+            if measured.images_per_second is not None or not is_lost:
                 return Outcome(point, measured, is_old=True)
         end = run.execute(job, self._resources, run.display_of(self._output))
-        if end.succeeded:
-            document = result.as_json(end, "Succeeded")
-            return Outcome(point, _measured(point, end), document=document)
-        if end.failure is not None:
-            text, document = result.failure_text(end), result.as_json(end, "Failed")
-            return Outcome(point, failure=text, document=document)
-        return Outcome(point, document=result.as_json(end, "Interrupted"))
+        return Outcome(
+            point,
+            measured=_measured(point, end) if end.succeeded else None,
+            failure=result.failure_text(end) if end.failure is not None else None,
+            document=result.as_json(end),
+        )
 
     def remedy(self, failed: Sequence[str]) -> str:
         """Return that the same command suffices: it starts failed jobs again."""
         return "the same command runs them again"
-
-    def _lost_its_result(self, point: Point, found: result.Result) -> bool:
-        """Whether the result of a point was deleted: its link is broken."""
-        return found.model is None and (self._folder(point).path / "model").is_symlink()
 
     def _folder(self, point: Point) -> JobFolder:
         return JobFolder(self._resources.workdir, point.name)
@@ -218,25 +211,18 @@ class Report:
         plot = self._plot() if self._rows else None
         failed = [outcome.point.name for outcome in self._done if outcome.failure is not None]
         interrupted = self._is_cut or any(outcome.is_interrupted for outcome in self._done)
-        if interrupted:
-            code, end = exit_codes.INTERRUPTED, "Interrupted"
-        else:
-            code = exit_codes.FAILED if failed else exit_codes.SUCCESS
-            end = "Failed" if failed else "Succeeded"
+        end = "Interrupted" if interrupted else "Failed" if failed else "Succeeded"
         if self._json:
             print(json.dumps(self._document(end, failed, plot)), flush=True)
         else:
-            self._say_written(plot)
+            if self._rows:
+                written = [self._path("csv"), self._path("md"), *([plot] if plot else [])]
+                self.say("written: " + ", ".join(map(str, written)))
             if failed:
                 self.say(f"failed: {', '.join(failed)}; {remedy(failed)}")
             if interrupted:
                 self.say("interrupted; run the same command again to resume")
-        return code
-
-    def _say_written(self, plot: Path | None) -> None:
-        if self._rows:
-            written = [self._path("csv"), self._path("md"), *([plot] if plot else [])]
-            self.say("written: " + ", ".join(map(str, written)))
+        return result.EXIT_CODES[end]
 
     def _path(self, ending: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}.{ending}")
