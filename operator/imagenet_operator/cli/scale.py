@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from imagenet_operator.api import ImageNetJob, Manifest
+from imagenet_operator.api import Manifest
 from imagenet_operator.cli import files, local_resources, run
 from imagenet_operator.cli.arguments import Commands, add_command, add_job_file
 from imagenet_operator.cli.sweep import Here, Report, Runner
@@ -117,7 +117,8 @@ def sweep(arguments: argparse.Namespace) -> int:
     report = Report(folder, str(manifest["metadata"]["name"]), arguments.output, sweep.points)
     for sentence in sweep.left_out:
         report.say(sentence)
-    runner = _runner(arguments, manifest, _written_namespace(job))
+    is_written = "namespace" in job.metadata.model_fields_set
+    runner = _runner(arguments, manifest, job.metadata.namespace if is_written else None)
     runner.get_ready(sweep.points)
     for number, point in enumerate(sweep.points, start=1):
         report.say(f"point {number} of {len(sweep.points)}: {point} ({point.name})")
@@ -144,11 +145,6 @@ def _sizes(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[poin
             "--gpus and --workers: write one of the two; each worker has the manifest's GPUs"
         )
     return points.sizes_of_workers(workers)
-
-
-def _written_namespace(job: ImageNetJob) -> str | None:
-    """Return the namespace in the file, or None."""
-    return job.metadata.namespace if "namespace" in job.metadata.model_fields_set else None
 
 
 def _runner(arguments: argparse.Namespace, manifest: Manifest, written: str | None) -> Runner:
