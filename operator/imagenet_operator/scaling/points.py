@@ -209,10 +209,22 @@ def sweep(
         fixed = [point for point, found in verdicts if good and _asks_for_others(point, found)]
         kept += good
         if fixed:
-            left_out.append(_left_out_sentence(fixed))
-        wrong += _problem_lines(verdicts, fixed)
+            # A number of GPUs fits into one worker, so only numbers of workers are left out.
+            numbers = " and ".join(str(point.workers) for point in fixed)
+            left_out.append(f"{fixed[0].series}: {numbers} workers are left out; it takes one")
+        wrong += [
+            f"  {point}: {problem}"
+            for point, problems in verdicts
+            if point not in fixed
+            for problem in problems
+        ]
     if wrong:
-        raise InvalidSweep("\n".join([_headline(manifest, sizes[0][0], is_weak), *wrong]))
+        batch = f"the global batch of {manifest['spec']['training']['batchSize']}"
+        if is_weak:
+            batch = "a {1}'s batch of {0}".format(*_kept_batch(manifest, sizes[0][0]))
+        headline = "some points cannot run, so nothing was started"
+        stays = f"{batch} stays the same at every point"
+        raise InvalidSweep("\n".join([f"{headline} ({stays}):", *wrong]))
     return Sweep(tuple(kept), tuple(left_out))
 
 
@@ -221,27 +233,14 @@ def _first_that_runs(
 ) -> tuple[Point, list[Problem]]:
     """Return the first way to have a size that the strategy's number of workers allows."""
     for point in ways:
-        problems = _problems(manifest, point, problems_of)
+        problems = [
+            *problems_of(point.manifest),
+            *_image_problems(manifest, point),
+            *networks.record_problems(manifest, point.manifest),
+        ]
         if not _asks_for_others(point, problems):
             break
     return point, problems
-
-
-def _left_out_sentence(fixed: Sequence[Point]) -> str:
-    # A number of GPUs fits into one worker, so only numbers of workers are left out.
-    numbers = " and ".join(str(point.workers) for point in fixed)
-    return f"{fixed[0].series}: {numbers} workers are left out; it takes one"
-
-
-def _problem_lines(
-    verdicts: Sequence[tuple[Point, list[Problem]]], fixed: Sequence[Point]
-) -> list[str]:
-    return [
-        f"  {point}: {problem}"
-        for point, problems in verdicts
-        if point not in fixed
-        for problem in problems
-    ]
 
 
 def point_name(
@@ -285,14 +284,6 @@ def series(network: str, strategy: str) -> str:
     return f"{network}, {strategy}" if network else strategy
 
 
-def _headline(manifest: Manifest, size: Size, is_weak: bool) -> str:
-    batch = manifest["spec"]["training"]["batchSize"]
-    kept = f"the global batch of {batch}"
-    if is_weak:
-        kept = "a {1}'s batch of {0}".format(*_kept_batch(manifest, size))
-    return f"some points cannot run, so nothing was started ({kept} stays the same at every point):"
-
-
 def _kept_batch(manifest: Manifest, size: Size) -> tuple[int, str]:
     """Return the batch that weak scaling keeps, and whose it is: a worker's or a GPU's."""
     training = parse(manifest).spec.training
@@ -312,10 +303,13 @@ def _point(
     labels = {**metadata.get("labels", {}), SWEEP: metadata["name"]}
     claim = shared_claim(manifest)
     volume = {} if claim is None else {"volume": {"claimName": claim}}
+    training = _training(spec["training"], size)
+    if is_weak:
+        units = size.all_gpus or size.workers
+        training["batchSize"] = _kept_batch(manifest, size)[0] * units
     changes = {
         "dataset": spec["dataset"] | volume,
-        "training": _training(spec["training"], size)
-        | ({"batchSize": _weak_batch(manifest, size)} if is_weak else {}),
+        "training": training,
         # A resumed sweep reads finished points, so they must not be deleted.
         "runPolicy": {
             key: value
@@ -348,19 +342,6 @@ def _training(training: Manifest, size: Size) -> Manifest:
     }
     workers = {**fixed, "replicas": size.workers, "gpus": size.gpus}
     return training | {"strategy": {kind: strategy}, "workers": workers}
-
-
-def _weak_batch(manifest: Manifest, size: Size) -> int:
-    return _kept_batch(manifest, size)[0] * (size.all_gpus or size.workers)
-
-
-def _problems(manifest: Manifest, point: Point, of_job: Judge) -> list[Problem]:
-    """Return why a point cannot run, as a job or as a part of the sweep."""
-    return [
-        *of_job(point.manifest),
-        *_image_problems(manifest, point),
-        *networks.record_problems(manifest, point.manifest),
-    ]
 
 
 def _image_problems(manifest: Manifest, point: Point) -> list[Problem]:

@@ -78,27 +78,21 @@ def rows(measured: Sequence[Measured], planned: Mapping[str, int] | None = None)
     """
     order = list(dict.fromkeys(item.series for item in measured))
     ordered = sorted(measured, key=lambda item: (order.index(item.series), item.units))
-    singles = {
-        series: _single_speed(
-            next(item for item in ordered if item.series == series), (planned or {}).get(series)
-        )
-        for series in order
-    }
-    return [_row(item, singles[item.series]) for item in ordered]
-
-
-def _single_speed(first: Measured, planned: int | None) -> float | None:
-    """Return the speed of one worker or GPU of a series, from its smallest run."""
-    if not first.images_per_second or planned not in (None, first.units):
-        return None
-    return first.images_per_second / first.units
-
-
-def _row(item: Measured, single: float | None) -> Row:
-    if single is None or item.images_per_second is None:
-        return Row(item)
-    speedup = item.images_per_second / single
-    return Row(item, speedup, speedup / item.units)
+    singles: dict[str, float | None] = {}
+    found = []
+    for item in ordered:
+        if item.series not in singles:
+            # The smallest run of a series gives the speed of one worker or GPU.
+            is_planned = (planned or {}).get(item.series) in (None, item.units)
+            speed = item.images_per_second if is_planned else None
+            singles[item.series] = speed / item.units if speed else None
+        single = singles[item.series]
+        if single is None or item.images_per_second is None:
+            found.append(Row(item))
+        else:
+            speedup = item.images_per_second / single
+            found.append(Row(item, speedup, speedup / item.units))
+    return found
 
 
 COLUMNS = ("strategy", "workers", "seconds", "images_per_second", "speedup", "efficiency", "top1")
