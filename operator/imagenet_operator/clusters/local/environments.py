@@ -95,19 +95,30 @@ class Programs:
         if trains and name == self.command:
             found = find_program(name, self.search_path)
             if found is None:
-                raise _missing_command(name)
+                raise LocalError(
+                    f"spec.training.workers.template: the command {name!r} is not on the PATH; a "
+                    "local run takes it from this machine, not from spec.training.image; install "
+                    "it, or add its folder to the PATH"
+                )
             return found
         if not trains or self.training is None:
             found = find_program(name, self.own)
             if found is None:
-                raise _missing(name)
+                raise LocalError(
+                    f"the program {name!r} is neither beside this Python ({sys.executable}) nor on "
+                    "the PATH; in a checkout of this project type: make install"
+                )
             return found
         # The environments of .venv-3.13 are those of .venv: a framework may need another Python.
         names = dict.fromkeys((self.prefix.name, _PYTHON.sub("", self.prefix.name)))
         folders = [self.prefix.with_name(f"{own}{self.training.suffix}") / "bin" for own in names]
         found = find_program(name, folders)
         if found is None:
-            raise _missing_environment(name, folders[-1], self.training)
+            raise LocalError(
+                f"{self.training.holds} needs another environment, and there is no "
+                f"{folders[-1] / name}; in a checkout of this project type: make "
+                f"{self.training.target}"
+            )
         return found
 
 
@@ -157,25 +168,3 @@ def path_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the folders of the PATH, in order."""
     search_path = environment.get("PATH", os.defpath)
     return tuple(Path(folder) for folder in search_path.split(os.pathsep) if folder)
-
-
-def _missing(program: str) -> LocalError:
-    return LocalError(
-        f"the program {program!r} is neither beside this Python ({sys.executable}) nor on the "
-        "PATH; in a checkout of this project type: make install"
-    )
-
-
-def _missing_command(command: str) -> LocalError:
-    return LocalError(
-        f"spec.training.workers.template: the command {command!r} is not on the PATH; a local run "
-        "takes it from this machine, not from spec.training.image; install it, or add its folder "
-        "to the PATH"
-    )
-
-
-def _missing_environment(program: str, folder: Path, environment: LocalEnvironment) -> LocalError:
-    return LocalError(
-        f"{environment.holds} needs another environment, and there is no {folder / program}; "
-        f"in a checkout of this project type: make {environment.target}"
-    )

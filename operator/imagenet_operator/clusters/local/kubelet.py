@@ -190,11 +190,11 @@ class Kubelet:
         for pod in self._objects.kind("Pod"):
             if pod["status"].get("phase") == "Pending" and not is_ending(pod):
                 if pod["spec"].get("schedulingGates"):
-                    self._set_unscheduled(pod, "SchedulingGated")
+                    _set_conditions(pod, {"PodScheduled": ("False", "SchedulingGated")})
                     continue
                 gpus = self._machine.gpus.take(pod["metadata"]["name"], pods.gpus(pod))
                 if gpus is None:
-                    self._set_unscheduled(pod, "Unschedulable")
+                    _set_conditions(pod, {"PodScheduled": ("False", "Unschedulable")})
                     continue
                 self._start(pod, gpus)
                 started = True
@@ -310,9 +310,6 @@ class Kubelet:
 
     def _log(self, pod: Manifest) -> Path:
         return self._machine.logs / f"{pod['metadata']['name']}.log"
-
-    def _set_unscheduled(self, pod: Manifest, reason: str) -> None:
-        _set_conditions(pod, {"PodScheduled": ("False", reason)})
 
     def _set_terminated(self, entry: _Running, code: int) -> None:
         pod = entry.pod

@@ -19,7 +19,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -67,7 +67,8 @@ class AddressBlock:
         """
         if name not in self._given:
             taken = set(self._given.values())
-            free = next((number for number in self._round() if number not in taken), None)
+            numbers = (*range(self._last_given + 1, LAST + 1), *range(FIRST, self._last_given + 1))
+            free = next((number for number in numbers if number not in taken), None)
             if free is None:
                 raise LocalError(f"a local run holds at most {LAST - FIRST + 1} pods at one time")
             self._given[name] = self._last_given = free
@@ -80,10 +81,6 @@ class AddressBlock:
     def close(self) -> None:
         """Release the claim of this process."""
         self._anchor.close()
-
-    def _round(self) -> Iterator[int]:
-        yield from range(self._last_given + 1, LAST + 1)
-        yield from range(FIRST, self._last_given + 1)
 
 
 def claim_addresses(
@@ -102,18 +99,19 @@ def claim_addresses(
     passed_over = 0
     while True:
         anchor = _anchor()
-        taken = _first_taken(anchor.getsockname()[0], wanted)
-        if taken is None:
+        try:
+            for port in wanted:
+                _bind(anchor.getsockname()[0], port).close()
             return AddressBlock(anchor)
-        anchor.close()
-        passed_over += 1
-        if passed_over == _BLOCKS:
-            port, error = taken
-            raise LocalError(
-                f"port {port} cannot be used on this machine's loopback addresses "
-                f"({error.strerror}): a program listens on it on all addresses, for example "
-                f"0.0.0.0:{port}; {remedies.get(port, _STOP)}"
-            ) from error
+        except OSError as error:
+            anchor.close()
+            passed_over += 1
+            if passed_over == _BLOCKS:
+                raise LocalError(
+                    f"port {port} cannot be used on this machine's loopback addresses "
+                    f"({error.strerror}): a program listens on it on all addresses, for example "
+                    f"0.0.0.0:{port}; {remedies.get(port, _STOP)}"
+                ) from error
 
 
 def with_own_ports(text: str) -> str:
@@ -132,15 +130,6 @@ def _own_port(found: re.Match[str]) -> str:
     host, port = found.groups()
     # Below the ephemeral ports, and above the members' ports in a cluster.
     return f"{host}:{20_000 + (int(IPv4Address(host)) + int(port)) % 12_000}"
-
-
-def _first_taken(host: str, ports: Iterable[int]) -> tuple[int, OSError] | None:
-    for port in ports:
-        try:
-            _bind(host, port).close()
-        except OSError as error:
-            return port, error
-    return None
 
 
 def _anchor() -> socket.socket:
@@ -226,7 +215,9 @@ def find_gpus(
     visible = environment.get(VISIBLE_GPUS)
     if visible is None:
         return _detect(devices) if requested is None else _numbered(requested)
-    allowed = _split(visible)
+    names = (name.strip() for name in visible.split(","))
+    # "" and "-1" hide all.
+    allowed = tuple(name for name in names if name and name != "-1")
     if requested is None:
         return allowed
     if requested > len(allowed):
@@ -235,12 +226,6 @@ def find_gpus(
             "change one of the two"
         )
     return allowed[:requested]
-
-
-def _split(visible: str) -> tuple[str, ...]:
-    """Return the devices of a CUDA_VISIBLE_DEVICES value; "" and "-1" hide all."""
-    names = (name.strip() for name in visible.split(","))
-    return tuple(name for name in names if name and name != "-1")
 
 
 def _detect(devices: Path) -> tuple[str, ...]:
