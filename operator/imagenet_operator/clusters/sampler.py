@@ -258,21 +258,17 @@ class Sampler:
         began = time.monotonic()
         asked = {name: target.asked for name, target in members.items()}
         sample = sample_of(scrapes.heard, self.latest(key, found[0]), datetime.now(UTC), asked)
-        sample = replace(sample, left_out=self._named(key, scrapes.left_out, members))
+        before = self._left_out.get(key, LeftOut())
+        after = self._left_out[key] = before.updated(scrapes.left_out, members)
+        if after.sentence and after != before:
+            LOGGER.warning("%s/%s: left out of the sample: %s", *key, after.sentence)
+        sample = replace(sample, left_out=after.sentence)
         self._samples[key] = (found[0], sample)
         is_news = bool(scrapes.heard) and not self._only_visible
         if is_news or _is_visible(self._announced.get(key), sample):
             self._announced[key] = sample
             self._announce(key)
         return scrapes.seconds + time.monotonic() - began
-
-    def _named(self, key: JobKey, found: Mapping[str, str], members: Collection[str]) -> str:
-        """Return the members that are left out in words, and log them when the words change."""
-        before = self._left_out.get(key, LeftOut())
-        after = self._left_out[key] = before.updated(found, members)
-        if after.sentence and after != before:
-            LOGGER.warning("%s/%s: left out of the sample: %s", *key, after.sentence)
-        return after.sentence
 
 
 def targets(pods: Iterable[Manifest]) -> dict[str, Target]:
@@ -283,19 +279,17 @@ def targets(pods: Iterable[Manifest]) -> dict[str, Target]:
         marks = metadata.get("labels", {})
         if "deletionTimestamp" in metadata or marks.get(labels.JOB_ROLE) in _SILENT:
             continue
-        port = _metrics_port(pod)
+        ports = (
+            int(port["containerPort"])
+            for container in pod["spec"]["containers"]
+            for port in container.get("ports") or ()
+            if port.get("name") == METRICS_PORT_NAME
+        )
+        port = next(ports, None)
         if status.get("phase") == "Running" and status.get("podIP") and port is not None:
             asked = Asked.of_labels(marks)
             found[str(metadata["name"])] = Target(str(status["podIP"]), port, asked)
     return found
-
-
-def _metrics_port(pod: Manifest) -> int | None:
-    for container in pod["spec"]["containers"]:
-        for port in container.get("ports") or ():
-            if port.get("name") == METRICS_PORT_NAME:
-                return int(port["containerPort"])
-    return None
 
 
 def _is_visible(before: Sample | None, after: Sample) -> bool:
