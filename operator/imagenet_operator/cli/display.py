@@ -10,8 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Self, TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -38,8 +37,8 @@ _NARROW, _WIDE = 100, 120
 """Terminal widths: below the first there are no percentages, from the second on the bar is wide."""
 
 
-class Display(Protocol):
-    """Shows a run; a context manager."""
+class Display:
+    """Shows a run; a context manager. This one shows nothing."""
 
     def show(self, view: View) -> None:
         """Show the progress of the job."""
@@ -52,17 +51,13 @@ class Display(Protocol):
 
     def __enter__(self) -> Self:
         """Start the display."""
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the display; its lines stay visible."""
 
 
-class Terminal:
+class Terminal(Display):
     """Bars with speed and remaining or elapsed time, and the events above them.
 
     Lines are never wrapped. A narrow terminal first shortens the bar, then the end of the note, so
@@ -162,7 +157,7 @@ class _Speed(ProgressColumn):
         return Text("" if said is None else f"{said:,.0f} images/s", style="cyan")
 
 
-class Lines:
+class Lines(Display):
     """Events, and a line at every epoch and every quarter of a preparation.
 
     Args:
@@ -190,12 +185,6 @@ class Lines:
         """Write a line."""
         self._write(text)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
 
 def _step(bar: Bar, view: View) -> object:
     """Return the step that a bar has reached; None if there is no line to write."""
@@ -217,8 +206,8 @@ def _line(bar: Bar) -> str:
     return " ".join(part for part in parts if part)
 
 
-class JsonLines:
-    """One JSON object a line: {"type": "event", …}.
+class JsonLines(Display):
+    """One JSON object a line: {"type": "event", …}; events are enough for scripts.
 
     Args:
         output: The stream.
@@ -226,9 +215,6 @@ class JsonLines:
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
-
-    def show(self, view: View) -> None:
-        """Write nothing: events are enough for scripts."""
 
     def show_event(self, event: Event) -> None:
         """Write an event."""
@@ -242,18 +228,9 @@ class JsonLines:
             }
         )
 
-    def say(self, text: str) -> None:
-        """Write nothing: lines are for people."""
-
     def write(self, document: dict[str, Any]) -> None:
         """Write any object as a line."""
         print(json.dumps(document), file=self._output, flush=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def of_people() -> Display:
