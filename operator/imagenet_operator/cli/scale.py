@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 from imagenet_operator.api import Manifest
 from imagenet_operator.cli import files, local_resources, run
@@ -16,6 +18,8 @@ from imagenet_operator.cli.arguments import Commands, add_command, add_job_file
 from imagenet_operator.cli.sweep import Here, Report, Runner
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.scaling import networks, points, variants
+
+Item = TypeVar("Item")
 
 _EXAMPLES = """examples:
   imagenetctl scale examples/digits.yaml --workers 1,2
@@ -77,14 +81,14 @@ def _add_points(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--strategies",
-        type=_variants,
+        type=_list_of(variants.read),
         metavar="NAME,NAME…",
         help="strategies to compare, each KIND, KIND:FRAMEWORK or parameterServer:KVSTORE "
         "(default: that of the manifest)",
     )
     parser.add_argument(
         "--networks",
-        type=_networks,
+        type=_list_of(networks.read),
         default=(),
         metavar="NAME,NAME…",
         help="networks to compare, each NETWORK or NETWORK-LAYERS such as resnet-50 "
@@ -183,15 +187,13 @@ def _gpus(text: str) -> tuple[int, ...]:
         ) from error
 
 
-def _variants(text: str) -> tuple[variants.Variant, ...]:
-    try:
-        return tuple(variants.read(part) for part in dict.fromkeys(text.split(",")))
-    except variants.UnknownVariant as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+def _list_of(read: Callable[[str], Item]) -> Callable[[str], tuple[Item, ...]]:
+    """Return a type of lists, whose items `read` parses."""
 
+    def items(text: str) -> tuple[Item, ...]:
+        try:
+            return tuple(read(part) for part in dict.fromkeys(text.split(",")))
+        except ImageNetJobError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
 
-def _networks(text: str) -> tuple[networks.Network, ...]:
-    try:
-        return tuple(networks.read(part) for part in dict.fromkeys(text.split(",")))
-    except networks.UnknownNetwork as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    return items
