@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from imagenet_operator.cli.progress import TRAIN, Bar, SteadyBars
+from imagenet_operator.cli.progress import TRAIN, SteadyBars
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.reconcile.types import Event
 
@@ -68,8 +68,16 @@ class Terminal(Display):
     """
 
     def __init__(self, console: Console) -> None:
+        is_narrow = console.width < _NARROW
+        bar = 28 if console.width >= _WIDE else 6 if is_narrow else 12
+        share: list[ProgressColumn] = [] if is_narrow else [TaskProgressColumn()]
         self._progress = Progress(
-            *_columns(console.width),
+            TextColumn("{task.fields[stage]:>5}", style="bold"),
+            BarColumn(bar_width=bar, table_column=Column(no_wrap=True)),
+            *share,
+            _Speed(table_column=Column(no_wrap=True)),
+            _Time("" if is_narrow else " left"),
+            _Note(),
             console=console,
             refresh_per_second=4,
         )
@@ -110,21 +118,6 @@ class Terminal(Display):
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
-
-
-def _columns(width: int) -> list[ProgressColumn]:
-    """Return the columns of a line, for a terminal of this width."""
-    is_narrow = width < _NARROW
-    bar = 28 if width >= _WIDE else 6 if is_narrow else 12
-    share: list[ProgressColumn] = [] if is_narrow else [TaskProgressColumn()]
-    return [
-        TextColumn("{task.fields[stage]:>5}", style="bold"),
-        BarColumn(bar_width=bar, table_column=Column(no_wrap=True)),
-        *share,
-        _Speed(table_column=Column(no_wrap=True)),
-        _Time("" if is_narrow else " left"),
-        _Note(),
-    ]
 
 
 class _Time(TimeRemainingColumn):
@@ -172,10 +165,22 @@ class Lines(Display):
     def show(self, view: View) -> None:
         """Write the bars that advanced by a step."""
         for bar in self._bars.of(view):
-            step = _step(bar, view)
-            if step is not None and self._steps.get(bar.name) != step:
-                self._steps[bar.name] = step
-                self._write(_line(bar))
+            step: object = None
+            if bar.name == TRAIN:
+                if view.sample is not None and bar.speed is not None:
+                    step = view.sample.attempt, view.sample.epoch
+            elif bar.total and bar.done:
+                step = bar.unit, bar.done * _STEPS // bar.total, bar.is_finished
+            if step is None or self._steps.get(bar.name) == step:
+                continue
+            self._steps[bar.name] = step
+            parts = [f"{bar.name}:"]
+            if bar.unit == "images" and bar.total:
+                parts.append(f"{bar.done:,} of {bar.total:,} images")
+            parts.append(f"({bar.note})" if bar.note and len(parts) > 1 else bar.note)
+            if bar.speed is not None:
+                parts.append(f"at {bar.speed:,.0f} images/s")
+            self._write(" ".join(part for part in parts if part))
 
     def show_event(self, event: Event) -> None:
         """Write an event."""
@@ -184,26 +189,6 @@ class Lines(Display):
     def say(self, text: str) -> None:
         """Write a line."""
         self._write(text)
-
-
-def _step(bar: Bar, view: View) -> object:
-    """Return the step that a bar has reached; None if there is no line to write."""
-    if bar.name == TRAIN:
-        sample = view.sample
-        return None if sample is None or bar.speed is None else (sample.attempt, sample.epoch)
-    if not bar.total or not bar.done:
-        return None
-    return bar.unit, bar.done * _STEPS // bar.total, bar.is_finished
-
-
-def _line(bar: Bar) -> str:
-    parts = [f"{bar.name}:"]
-    if bar.unit == "images" and bar.total:
-        parts.append(f"{bar.done:,} of {bar.total:,} images")
-    parts.append(f"({bar.note})" if bar.note and len(parts) > 1 else bar.note)
-    if bar.speed is not None:
-        parts.append(f"at {bar.speed:,.0f} images/s")
-    return " ".join(part for part in parts if part)
 
 
 class JsonLines(Display):

@@ -69,7 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
     display = display_of(arguments.output)
     job, resources = read(arguments.file), local_resources.from_options(arguments)
     local_resources.check_mapped([job], resources)
-    return _conclude(execute(job, resources, display), display)
+    end = execute(job, resources, display)
+    if isinstance(display, JsonLines):
+        display.write(result.as_json(end))
+    elif end.succeeded:
+        print(result.as_text(end))
+    elif end.failure is not None:
+        print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
+    else:
+        print(result.interruption(end), file=sys.stderr)
+    return result.EXIT_CODES[end.outcome]
 
 
 def display_of(output: str) -> Display:
@@ -190,16 +199,3 @@ def _work(
             display.say("stopping; press Ctrl-C again to kill what still runs")
         cluster.shut_down(_GRACE_PERIOD_SECONDS, lambda: interrupts.count > 1)
     return local_run
-
-
-def _conclude(end: result.Result, display: Display) -> int:
-    """Print the result; return the exit code."""
-    if isinstance(display, JsonLines):
-        display.write(result.as_json(end))
-    elif end.succeeded:
-        print(result.as_text(end))
-    elif end.failure is not None:
-        print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
-    else:
-        print(result.interruption(end), file=sys.stderr)
-    return result.EXIT_CODES[end.outcome]

@@ -213,7 +213,16 @@ class Report:
         interrupted = self._is_cut or any(outcome.is_interrupted for outcome in self._done)
         end = "Interrupted" if interrupted else "Failed" if failed else "Succeeded"
         if self._json:
-            print(json.dumps(self._document(end, failed, plot)), flush=True)
+            document = {
+                "type": "scaling",
+                "outcome": end,
+                "points": [table.record(row) for row in self._rows],
+                "failed": failed,
+                "csv": str(self._path("csv")) if self._rows else None,
+                "markdown": str(self._path("md")) if self._rows else None,
+                "plot": str(plot) if plot else None,
+            }
+            print(json.dumps(document), flush=True)
         else:
             if self._rows:
                 written = [self._path("csv"), self._path("md"), *([plot] if plot else [])]
@@ -226,18 +235,6 @@ class Report:
 
     def _path(self, ending: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}.{ending}")
-
-    def _document(self, end: str, failed: list[str], plot: Path | None) -> dict[str, Any]:
-        has_table = bool(self._rows)
-        return {
-            "type": "scaling",
-            "outcome": end,
-            "points": [table.record(row) for row in self._rows],
-            "failed": failed,
-            "csv": str(self._path("csv")) if has_table else None,
-            "markdown": str(self._path("md")) if has_table else None,
-            "plot": str(plot) if plot else None,
-        }
 
     def _plot(self) -> Path | None:
         picture = self._path("png")

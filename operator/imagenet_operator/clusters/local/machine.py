@@ -214,7 +214,8 @@ def find_gpus(
     """
     visible = environment.get(VISIBLE_GPUS)
     if visible is None:
-        return _detect(devices) if requested is None else _numbered(requested)
+        count = _detect(devices) if requested is None else requested
+        return tuple(str(index) for index in range(count))
     names = (name.strip() for name in visible.split(","))
     # "" and "-1" hide all.
     allowed = tuple(name for name in names if name and name != "-1")
@@ -228,22 +229,17 @@ def find_gpus(
     return allowed[:requested]
 
 
-def _detect(devices: Path) -> tuple[str, ...]:
+def _detect(devices: Path) -> int:
     """Count GPUs by nvidia-smi, or by the device nodes if it is missing."""
     try:
         listing = subprocess.run(
             ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True
         ).stdout
         # One line "GPU 0: NAME (UUID: …)" a GPU; its MIG devices are indented below it.
-        count = len(re.findall(r"^GPU \d+:", listing, re.MULTILINE))
+        return len(re.findall(r"^GPU \d+:", listing, re.MULTILINE))
     except (OSError, subprocess.SubprocessError):
         nodes = devices.iterdir() if devices.is_dir() else iter(())
-        count = sum(re.fullmatch(r"nvidia\d+", node.name) is not None for node in nodes)
-    return _numbered(count)
-
-
-def _numbered(count: int) -> tuple[str, ...]:
-    return tuple(str(index) for index in range(count))
+        return sum(re.fullmatch(r"nvidia\d+", node.name) is not None for node in nodes)
 
 
 class Volumes:
