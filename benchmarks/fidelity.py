@@ -26,13 +26,11 @@ from typing import Any
 import yaml
 
 from imagenet_operator.cli import local_resources
-from imagenet_operator.cli.sweep import Outcome
-from imagenet_operator.cli.sweep_here import Here
+from imagenet_operator.cli.sweep import Here, Outcome
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.manifests import names
 from imagenet_operator.scaling import variants
-from imagenet_operator.scaling.points import Point, fitting_name
-from imagenet_operator.scaling.sizes import Size
+from imagenet_operator.scaling.points import Point, Size, fitting_name
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKDIR = ROOT / "build" / "fidelity"

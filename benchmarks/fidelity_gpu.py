@@ -36,7 +36,7 @@ from benchmarks.cifar_images import read_pictures, write_archive, write_some
 from benchmarks.fidelity import Series, compare
 from benchmarks.recovery.parts import replace
 
-from imagenet_operator.clusters.local import gpus
+from imagenet_operator.clusters.local.machine import find_gpus
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKDIR = ROOT / "build" / "fidelity-gpu"
@@ -333,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train what is not trained yet, and report; return the exit code."""
     options = _parser().parse_args(arguments)
     deadline = time.monotonic() + options.seconds
-    found_gpus = gpus.find(options.gpus, os.environ, Path("/dev"))
+    found_gpus = find_gpus(options.gpus, os.environ, Path("/dev"))
     count = min(len(found_gpus), 1)
     found: dict[tuple[str, int], Trained] = {}
     where = "no images are named: make fidelity-gpu IMAGES=FOLDER"

@@ -18,7 +18,7 @@ from benchmarks.scaling.speeds import in_pairs, in_turn, table
 
 from imagenet_operator.cli import local_resources
 from imagenet_operator.cli.local_resources import LocalResources
-from imagenet_operator.cli.sweep_here import Here
+from imagenet_operator.cli.sweep import Here
 from imagenet_operator.clusters.local.state import JobFolder
 
 BENCH = Path("build/bench/training").resolve()

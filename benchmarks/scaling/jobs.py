@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from imagenet_operator.scaling import variants
-from imagenet_operator.scaling.points import Point
-from imagenet_operator.scaling.sizes import Size
+from imagenet_operator.scaling.points import Point, Size
 
 CLAIM = "data"
 BATCH = 64

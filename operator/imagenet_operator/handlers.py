@@ -128,7 +128,10 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
         return kopf.AiohttpSession(
             server=connection.server,
             aiohttp_session=connection.session(credentials, answered),
-            expiration=_expiration(credentials),
+            # A session keeps its certificate, so kopf must log in again then.
+            expiration=None
+            if math.isinf(credentials.valid_seconds)
+            else datetime.now(UTC) + timedelta(seconds=credentials.renew_seconds),
         )
 
     @kopf.on.event(GROUP, VERSION, objects.JOB.plural, registry=registry)
@@ -136,13 +139,6 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
         operator.job_event(event["type"], dict(event["object"]))
 
     return registry
-
-
-def _expiration(credentials: Credentials) -> datetime | None:
-    """Return when kopf must log in again: a session keeps its certificate."""
-    if math.isinf(credentials.valid_seconds):
-        return None
-    return datetime.now(UTC) + timedelta(seconds=credentials.renew_seconds)
 
 
 def _settings() -> kopf.OperatorSettings:

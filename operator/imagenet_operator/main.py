@@ -72,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Configuration() if options.configuration is None else read(options.configuration)
         )
         where = login.find()
-        _collect_seldom()
+        gc.freeze()  # the modules stay
+        gc.set_threshold(COLLECT_AFTER, 20, 20)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(run(configured, where, options.port))
     except ImageNetJobError as error:
@@ -83,18 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_news(record: logging.LogRecord) -> bool:
     """Whether a record is logged: `_report` says in a sentence what kopf says in two tracebacks."""
     error = record.exc_info[1] if record.exc_info else None
-    return not (record.name.startswith("kopf.") and _is_not_found(error))
-
-
-def _is_not_found(error: BaseException | None) -> bool:
-    """Whether an error, such as one of kopf's, is the API server's 404."""
-    return getattr(error, "status", None) == NOT_FOUND
-
-
-def _collect_seldom() -> None:
-    """Collect garbage rarely, and not among the modules."""
-    gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, 20, 20)
+    # One of kopf's own errors has the status of the API server's answer.
+    return not (record.name.startswith("kopf.") and getattr(error, "status", None) == NOT_FOUND)
 
 
 async def run(configured: Configuration, where: Connection, port: int) -> int:

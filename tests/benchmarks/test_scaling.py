@@ -16,10 +16,10 @@ from benchmarks.scaling import __main__ as program
 from benchmarks.scaling import bare_program, here, jobs, speeds
 
 from imagenet_operator.api import validate
-from imagenet_operator.cli.sweep_here import Here
+from imagenet_operator.cli.sweep import Here
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import kubelet
-from imagenet_operator.clusters.local.process import Launch, PodProcess
+from imagenet_operator.clusters.local.kubelet import Launch, PodProcess
 from imagenet_workloads.commands import train
 from imagenet_workloads.data.sharding import batches_per_epoch
 

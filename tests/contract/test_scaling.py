@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.scaling import table
-from imagenet_operator.scaling.speedup import Measured, rows
+from imagenet_operator.scaling.table import Measured, rows
 from imagenet_workloads.commands.plot import build_parser
 from imagenet_workloads.telemetry import plot
 

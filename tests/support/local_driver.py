@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.clusters.local import addresses, environments
+from imagenet_operator.clusters.local import environments
 from imagenet_operator.clusters.local.cluster import LocalCluster
-from imagenet_operator.clusters.local.gpus import Gpus
-from imagenet_operator.clusters.local.kubelet import Machine
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local.machine import Gpus, Machine, Volumes, claim_addresses
 from imagenet_operator.reconcile.types import Event, Manifest
 from support import job_table
 from support.cluster_driver import ClusterDriver
@@ -33,7 +31,7 @@ class LocalDriver(ClusterDriver):
         self.folder = folder
         self.saved: list[Manifest] = []
         self.told: list[Event] = []
-        self.block = addresses.claim()
+        self.block = claim_addresses()
         for name in ("logs", "scratch"):
             (folder / name).mkdir(exist_ok=True)
         machine = Machine(

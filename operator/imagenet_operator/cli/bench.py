@@ -17,8 +17,7 @@ from imagenet_operator.api import ImageNetJob, Manifest, parse
 from imagenet_operator.api.status import DataWaitStatus
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.cli import exit_codes, files, local_resources, result, run
-from imagenet_operator.cli.argument_types import not_empty, whole
-from imagenet_operator.cli.local_resources import LocalResources
+from imagenet_operator.cli.arguments import Commands, add_command, add_job_file, whole
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile import step_window
 from imagenet_operator.reconcile.policies import data_wait
@@ -40,22 +39,18 @@ _CONTENT = {
 }
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "bench",
-        help="measure whether reading or the network limits a job",
+        bench,
+        summary="measure whether reading or the network limits a job",
         description="Run a few batches of one ImageNetJob on this machine three times: reading "
         "alone, the network alone, and both.",
-        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
-    parser.add_argument(
-        "file",
-        type=not_empty,
-        metavar="FILE",
-        help="the manifest of one ImageNetJob, or - for the standard input",
-    )
+    add_job_file(parser)
     parser.add_argument(
         "--batches",
         type=whole(1),
@@ -64,7 +59,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="batches of each worker that are measured (default: %(default)s)",
     )
     local_resources.add_options(parser)
-    parser.set_defaults(run=bench)
 
 
 def bench(arguments: argparse.Namespace) -> int:
@@ -77,7 +71,7 @@ def bench(arguments: argparse.Namespace) -> int:
         )
     jobs = _jobs(manifest, arguments)
     resources = local_resources.from_options(arguments)
-    _get_ready(list(jobs.values()), resources, shared_claim(manifest))
+    local_resources.get_ready(list(jobs.values()), resources, shared_claim(manifest))
     ends: dict[str, result.Result] = {}
     speeds: dict[str, float] = {}
     for name, job in jobs.items():
@@ -85,7 +79,11 @@ def bench(arguments: argparse.Namespace) -> int:
             print(f"measuring {_CONTENT[name]} ({job.metadata.name})", file=sys.stderr)
         end = run.execute(job, resources, run.display_of(arguments.output))
         if not end.succeeded:
-            return _unfinished(end, arguments.output)
+            if arguments.output == "json":
+                print(json.dumps(result.as_json(end)))
+            elif end.failure is not None:
+                print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
+            return result.EXIT_CODES[end.outcome]
         ends[name], speeds[name] = end, _speed(end)
     _show(bottleneck.Speeds(**speeds), ends, arguments.output)
     return exit_codes.SUCCESS
@@ -103,16 +101,6 @@ def _jobs(manifest: Manifest, arguments: argparse.Namespace) -> dict[str, ImageN
     return jobs
 
 
-def _get_ready(jobs: list[ImageNetJob], resources: LocalResources, claim: str | None) -> None:
-    """Check every job, and create the dataset's folder if the manifest names none."""
-    promised = frozenset() if claim is None else frozenset({claim})
-    local_resources.check_mapped(jobs, resources)
-    for job in jobs:
-        local_resources.check(job, resources, promised)
-    if claim is not None:
-        resources.volumes.provision(claim)
-
-
 def _speed(end: result.Result) -> float:
     """Return a run's images/s over all workers, without the warm-up.
 
@@ -122,26 +110,15 @@ def _speed(end: result.Result) -> float:
     training = end.job.status.training
     speed = training.images_per_second if training is not None else None
     if end.model is not None:
-        speed = _last_epoch(end)
+        lines = (end.model / EVENTS_FILE).read_text().splitlines()
+        epochs = [event for event in map(json.loads, lines) if event["event"] == "epoch"]
+        speed = float(epochs[-1]["imagesPerSecond"]) if epochs else None
     if not speed:
         raise ImageNetJobError(
             f"{end.job.metadata.name} left no images/s; its programs are older than this one, "
             "install all packages of this project in the same version"
         )
     return speed
-
-
-def _seconds_of_reading(end: result.Result) -> float:
-    """Return how long the process of rank 0 has read; 0 if it did not only read."""
-    found = end.training.get("reading")
-    return float(found["images"] / found["imagesPerSecond"]) if found else 0.0
-
-
-def _last_epoch(end: result.Result) -> float | None:
-    assert end.model is not None
-    lines = (end.model / EVENTS_FILE).read_text().splitlines()
-    epochs = [event for event in map(json.loads, lines) if event["event"] == "epoch"]
-    return float(epochs[-1]["imagesPerSecond"]) if epochs else None
 
 
 def explain(
@@ -153,8 +130,9 @@ def explain(
     # Of rank 0. An older program has measured nothing.
     measured = ends[limit].training.get("train", {}).get("measured", {})
     causes = (float(measured.get(name, 0.0)) for name in step_window.CAUSES)
-    # Reading alone is waiting from the beginning to the end.
-    seconds = _seconds_of_reading(ends[limit])
+    # Reading alone is waiting from the beginning to the end. Other runs do not only read.
+    read = ends[limit].training.get("reading")
+    seconds = float(read["images"] / read["imagesPerSecond"]) if read else 0.0
     window = step_window.Steps(1, 1, 1, seconds, seconds, *causes)
     job = ends[limit].job
     compared = DataWaitStatus(
@@ -188,13 +166,3 @@ def _show(speeds: bottleneck.Speeds, ends: Mapping[str, result.Result], output: 
     for name, speed in by_run.items():
         print(f"{_CONTENT[name]:<16}{speed:>12,.1f}")
     print(sentence)
-
-
-def _unfinished(end: result.Result, output: str) -> int:
-    """Report a run that failed or was interrupted; return the exit code."""
-    failed = end.failure is not None
-    if output == "json":
-        print(json.dumps(result.as_json(end, "Failed" if failed else "Interrupted")))
-    elif failed:
-        print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
-    return exit_codes.FAILED if failed else exit_codes.INTERRUPTED

@@ -10,8 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Self, TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -27,7 +26,7 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from imagenet_operator.cli.progress import TRAIN, Bar, SteadyBars
+from imagenet_operator.cli.progress import TRAIN, SteadyBars
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.reconcile.types import Event
 
@@ -38,8 +37,8 @@ _NARROW, _WIDE = 100, 120
 """Terminal widths: below the first there are no percentages, from the second on the bar is wide."""
 
 
-class Display(Protocol):
-    """Shows a run; a context manager."""
+class Display:
+    """Shows a run; a context manager. This one shows nothing."""
 
     def show(self, view: View) -> None:
         """Show the progress of the job."""
@@ -52,17 +51,13 @@ class Display(Protocol):
 
     def __enter__(self) -> Self:
         """Start the display."""
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the display; its lines stay visible."""
 
 
-class Terminal:
+class Terminal(Display):
     """Bars with speed and remaining or elapsed time, and the events above them.
 
     Lines are never wrapped. A narrow terminal first shortens the bar, then the end of the note, so
@@ -73,8 +68,16 @@ class Terminal:
     """
 
     def __init__(self, console: Console) -> None:
+        is_narrow = console.width < _NARROW
+        bar = 28 if console.width >= _WIDE else 6 if is_narrow else 12
+        share: list[ProgressColumn] = [] if is_narrow else [TaskProgressColumn()]
         self._progress = Progress(
-            *_columns(console.width),
+            TextColumn("{task.fields[stage]:>5}", style="bold"),
+            BarColumn(bar_width=bar, table_column=Column(no_wrap=True)),
+            *share,
+            _Speed(table_column=Column(no_wrap=True)),
+            _Time("" if is_narrow else " left"),
+            _Note(),
             console=console,
             refresh_per_second=4,
         )
@@ -117,21 +120,6 @@ class Terminal:
         self._progress.stop()
 
 
-def _columns(width: int) -> list[ProgressColumn]:
-    """Return the columns of a line, for a terminal of this width."""
-    is_narrow = width < _NARROW
-    bar = 28 if width >= _WIDE else 6 if is_narrow else 12
-    share: list[ProgressColumn] = [] if is_narrow else [TaskProgressColumn()]
-    return [
-        TextColumn("{task.fields[stage]:>5}", style="bold"),
-        BarColumn(bar_width=bar, table_column=Column(no_wrap=True)),
-        *share,
-        _Speed(table_column=Column(no_wrap=True)),
-        _Time("" if is_narrow else " left"),
-        _Note(),
-    ]
-
-
 class _Time(TimeRemainingColumn):
     """The remaining time of a stage, or the elapsed time of a finished one."""
 
@@ -162,7 +150,7 @@ class _Speed(ProgressColumn):
         return Text("" if said is None else f"{said:,.0f} images/s", style="cyan")
 
 
-class Lines:
+class Lines(Display):
     """Events, and a line at every epoch and every quarter of a preparation.
 
     Args:
@@ -177,10 +165,22 @@ class Lines:
     def show(self, view: View) -> None:
         """Write the bars that advanced by a step."""
         for bar in self._bars.of(view):
-            step = _step(bar, view)
-            if step is not None and self._steps.get(bar.name) != step:
-                self._steps[bar.name] = step
-                self._write(_line(bar))
+            step: object = None
+            if bar.name == TRAIN:
+                if view.sample is not None and bar.speed is not None:
+                    step = view.sample.attempt, view.sample.epoch
+            elif bar.total and bar.done:
+                step = bar.unit, bar.done * _STEPS // bar.total, bar.is_finished
+            if step is None or self._steps.get(bar.name) == step:
+                continue
+            self._steps[bar.name] = step
+            parts = [f"{bar.name}:"]
+            if bar.unit == "images" and bar.total:
+                parts.append(f"{bar.done:,} of {bar.total:,} images")
+            parts.append(f"({bar.note})" if bar.note and len(parts) > 1 else bar.note)
+            if bar.speed is not None:
+                parts.append(f"at {bar.speed:,.0f} images/s")
+            self._write(" ".join(part for part in parts if part))
 
     def show_event(self, event: Event) -> None:
         """Write an event."""
@@ -190,35 +190,9 @@ class Lines:
         """Write a line."""
         self._write(text)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-def _step(bar: Bar, view: View) -> object:
-    """Return the step that a bar has reached; None if there is no line to write."""
-    if bar.name == TRAIN:
-        sample = view.sample
-        return None if sample is None or bar.speed is None else (sample.attempt, sample.epoch)
-    if not bar.total or not bar.done:
-        return None
-    return bar.unit, bar.done * _STEPS // bar.total, bar.is_finished
-
-
-def _line(bar: Bar) -> str:
-    parts = [f"{bar.name}:"]
-    if bar.unit == "images" and bar.total:
-        parts.append(f"{bar.done:,} of {bar.total:,} images")
-    parts.append(f"({bar.note})" if bar.note and len(parts) > 1 else bar.note)
-    if bar.speed is not None:
-        parts.append(f"at {bar.speed:,.0f} images/s")
-    return " ".join(part for part in parts if part)
-
-
-class JsonLines:
-    """One JSON object a line: {"type": "event", …}.
+class JsonLines(Display):
+    """One JSON object a line: {"type": "event", …}; events are enough for scripts.
 
     Args:
         output: The stream.
@@ -226,9 +200,6 @@ class JsonLines:
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
-
-    def show(self, view: View) -> None:
-        """Write nothing: events are enough for scripts."""
 
     def show_event(self, event: Event) -> None:
         """Write an event."""
@@ -242,18 +213,9 @@ class JsonLines:
             }
         )
 
-    def say(self, text: str) -> None:
-        """Write nothing: lines are for people."""
-
     def write(self, document: dict[str, Any]) -> None:
         """Write any object as a line."""
         print(json.dumps(document), file=self._output, flush=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def of_people() -> Display:

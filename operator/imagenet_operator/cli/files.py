@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from imagenet_operator.api import ImageNetJob, Manifest, load, parse, validate
 from imagenet_operator.api.job import ObjectMeta
@@ -30,6 +33,14 @@ _WRITTEN = frozenset({"name", "generate_name", "namespace", "labels", "annotatio
 
 GENERATED = "xxxxx"
 """The placeholder for the five characters that the API server appends to `generateName`."""
+
+
+class Dumper(yaml.SafeDumper):
+    """A dumper without aliases, which are hard to read in a manifest."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Repeat what occurs twice."""
+        return True
 
 
 def documents(file: str) -> list[Manifest]:

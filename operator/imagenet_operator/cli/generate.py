@@ -14,24 +14,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from imagenet_operator.api import Manifest, admission, crd, reference
+from imagenet_operator.cli.files import Dumper
 
 CRD = Path("charts/imagenet-operator/files/imagenetjobs.yaml")
 POLICY = Path("charts/imagenet-operator/files/admission-policy.yaml")
 REFERENCE = Path("docs/reference.md")
 
 _HEADER = "# Written by `make generate` from operator/imagenet_operator/api; change it there.\n"
-
-
-class _Dumper(yaml.SafeDumper):
-    """A dumper without anchors, which are hard to read."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
 
 
 def contents() -> dict[Path, str]:
@@ -45,7 +38,7 @@ def contents() -> dict[Path, str]:
 
 def _yaml(document: Manifest) -> str:
     return _HEADER + yaml.dump(
-        document, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True
+        document, Dumper=Dumper, sort_keys=False, width=100, allow_unicode=True
     )
 
 
@@ -60,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     different = [
         (options.root / path, text)
         for path, text in contents().items()
-        if not _is(options.root / path, text)
+        if not (
+            (options.root / path).is_file()
+            and (options.root / path).read_text(encoding="utf-8") == text
+        )
     ]
     for path, text in different:
         if options.check:
@@ -70,10 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             path.write_text(text, encoding="utf-8")
             print(f"{path}: written")
     return 1 if options.check and different else 0
-
-
-def _is(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8") == text
 
 
 if __name__ == "__main__":

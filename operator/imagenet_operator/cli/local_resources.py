@@ -15,15 +15,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.cli.argument_types import path
+from imagenet_operator.cli.arguments import add_output, add_workdir
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local import environments, gpus, preflight
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local import environments, preflight
+from imagenet_operator.clusters.local.machine import Gpus, Volumes, find_gpus
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.settings import ReconcileSettings
-
-DEFAULT_WORKDIR = Path("imagenet-work")
 
 
 def add_options(parser: argparse.ArgumentParser, *, gpus: bool = True) -> None:
@@ -33,37 +31,7 @@ def add_options(parser: argparse.ArgumentParser, *, gpus: bool = True) -> None:
         parser: The parser of the command.
         gpus: Whether its --gpus is the number of GPUs that pods may use.
     """
-    _add_folder_options(parser)
-    if gpus:
-        parser.add_argument(
-            "--gpus",
-            type=_count,
-            metavar="N",
-            help="number of GPUs that pods may use (default: those of nvidia-smi)",
-        )
-    parser.add_argument(
-        "--metrics-port",
-        type=_port,
-        default=manifests.DEFAULTS.metrics_port,
-        metavar="N",
-        help="port of each pod's metrics, on its own address (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="text, or one JSON object a line for scripts (default: text)",
-    )
-
-
-def _add_folder_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--workdir",
-        type=path,
-        default=DEFAULT_WORKDIR,
-        metavar="DIR",
-        help=f"folder of data, results and logs (default: ./{DEFAULT_WORKDIR})",
-    )
+    add_workdir(parser, "folder of data, results and logs")
     parser.add_argument(
         "--volume",
         type=_mapping,
@@ -80,6 +48,21 @@ def _add_folder_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FOLDER",
         help="the folder of a Secret, with a file for each key; repeatable",
     )
+    if gpus:
+        parser.add_argument(
+            "--gpus",
+            type=_count,
+            metavar="N",
+            help="number of GPUs that pods may use (default: those of nvidia-smi)",
+        )
+    parser.add_argument(
+        "--metrics-port",
+        type=_port,
+        default=manifests.DEFAULTS.metrics_port,
+        metavar="N",
+        help="port of each pod's metrics, on its own address (default: %(default)s)",
+    )
+    add_output(parser, "one JSON object a line")
 
 
 def settings(metrics_port: int) -> ReconcileSettings:
@@ -114,7 +97,7 @@ class LocalResources:
 
     workdir: Path
     volumes: Volumes
-    gpus: gpus.Gpus
+    gpus: Gpus
     settings: ReconcileSettings
 
 
@@ -134,7 +117,7 @@ def from_options(arguments: argparse.Namespace) -> LocalResources:
             _folders("--volume", arguments.volume),
             _folders("--secret", arguments.secret),
         ),
-        gpus.Gpus(gpus.find(arguments.gpus, os.environ, Path("/dev"))),
+        Gpus(find_gpus(arguments.gpus, os.environ, Path("/dev"))),
         settings(arguments.metrics_port),
     )
 
@@ -204,6 +187,24 @@ def check_mapped(jobs: Iterable[ImageNetJob], resources: LocalResources) -> None
         frozenset().union(*(needs.secrets for needs in wanted)),
         resources.volumes,
     )
+
+
+def get_ready(jobs: Sequence[ImageNetJob], resources: LocalResources, claim: str | None) -> None:
+    """Check jobs that share a dataset, then create the folder of its claim.
+
+    Args:
+        jobs: The jobs.
+        resources: The part of this machine that they may use.
+        claim: The claim; None if the manifest names one.
+
+    Raises:
+        ImageNetJobError: One cannot run; nothing was created.
+    """
+    check_mapped(jobs, resources)
+    for job in jobs:
+        check(job, resources, frozenset() if claim is None else frozenset({claim}))
+    if claim is not None:
+        resources.volumes.provision(claim)
 
 
 def programs(job: ImageNetJob) -> environments.Programs:

@@ -1,7 +1,8 @@
 """`imagenetctl`: the command line for ImageNetJobs, with or without a cluster.
 
-Each command is a module of this package. An `ImageNetJobError` becomes one message and an exit
-code. Any other exception is a bug and keeps its traceback.
+Each command is a module of this package, and those that only start a program of the workloads are
+one, `programs`. An `ImageNetJobError` becomes one message and an exit code. Any other exception is
+a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -12,23 +13,19 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any
 
 from imagenet_operator.cli import (
     bench,
-    dataset,
     exit_codes,
-    export,
-    ledger,
     networks,
-    predict,
+    programs,
     render,
     report,
     run,
     scale,
     validate,
-    verify,
 )
+from imagenet_operator.cli.arguments import CommandParser
 from imagenet_operator.cli.interrupts import as_ctrl_c
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.errors import ImageNetJobError
@@ -56,20 +53,6 @@ _EXAMPLES = """examples:
 """
 
 
-class _CommandParser(argparse.ArgumentParser):
-    """The parser of a command, which refuses unknown options itself.
-
-    By default argparse leaves them to `imagenetctl`, whose usage names no option of a command.
-    """
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse; exit with the usage of the command after an unknown argument."""
-        parsed, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return parsed, unknown
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser with all commands."""
     parser = argparse.ArgumentParser(
@@ -82,23 +65,23 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"{PROGRAM} {version('imagenet-operator')}"
     )
     subparsers = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=_CommandParser
+        title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
     )
-    for command in (
-        validate,
-        run,
-        report,
-        scale,
-        bench,
-        render,
-        predict,
-        dataset,
-        ledger,
-        verify,
-        export,
-        networks,
+    for add in (
+        validate.add_parser,
+        run.add_parser,
+        report.add_parser,
+        scale.add_parser,
+        bench.add_parser,
+        render.add_parser,
+        programs.add_predict,
+        programs.add_dataset,
+        programs.add_ledger,
+        programs.add_verify,
+        programs.add_export,
+        networks.add_parser,
     ):
-        command.add_parser(subparsers)
+        add(subparsers)
     return parser
 
 

@@ -7,44 +7,60 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
 from imagenet_operator.api.frameworks import NETWORKS
 from imagenet_operator.api.networks import SMALL_IMAGE
 from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.arguments import Commands, add_command, add_output
 from imagenet_spec.frameworks import FRAMEWORKS
-from imagenet_spec.frameworks.descriptor import Family
 
 _SMALL_RESNET = f"up to {SMALL_IMAGE} px: 6n+2 (8, 20, 56, 110…), from 164 on 9n+2"
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "networks",
-        help="list the networks, their depths and frameworks",
+        run,
+        summary="list the networks, their depths and frameworks",
         description="List the networks that spec.training.model takes.",
         epilog=(
             f"exit codes: {exit_codes.SUCCESS} listed, "
             f"{exit_codes.ENVIRONMENT} the output cannot be written"
         ),
     )
-    parser.add_argument(
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="text, or a JSON list for scripts (default: text)",
-    )
-    parser.set_defaults(run=run)
+    add_output(parser, "a JSON list")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the networks; return the exit code."""
+    having = {
+        network: [name for name, framework in FRAMEWORKS.items() if network in framework.networks]
+        for network in NETWORKS
+    }
     if arguments.output == "json":
-        print(json.dumps([_record(name, family) for name, family in NETWORKS.items()], indent=2))
+        documents = [
+            {
+                "network": name,
+                "numLayers": list(family.depths),
+                "smallestImage": family.smallest,
+                "frameworks": having[name],
+            }
+            for name, family in NETWORKS.items()
+        ]
+        print(json.dumps(documents, indent=2))
         return exit_codes.SUCCESS
     rows = [("NETWORK", "DEPTHS (numLayers)", "SMALLEST IMAGE", *FRAMEWORKS)]
-    rows += [_row(name, family) for name, family in NETWORKS.items()]
+    rows += [
+        (
+            name,
+            ", ".join(map(str, family.depths)) or "-",
+            f"{family.smallest} px" if family.smallest > 1 else "any",
+            *("yes" if framework in having[name] else "-" for framework in FRAMEWORKS),
+        )
+        for name, family in NETWORKS.items()
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -54,24 +70,3 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"\n{framework.network_prefix}NAME, {name}: the network NAME of that library")
     print(f"\nresnet, {_SMALL_RESNET}")
     return exit_codes.SUCCESS
-
-
-def _row(name: str, family: Family) -> tuple[str, ...]:
-    depths = ", ".join(map(str, family.depths)) or "-"
-    smallest = f"{family.smallest} px" if family.smallest > 1 else "any"
-    having = _frameworks(name)
-    return (name, depths, smallest, *("yes" if f in having else "-" for f in FRAMEWORKS))
-
-
-def _frameworks(network: str) -> list[str]:
-    """Return the frameworks that have a network."""
-    return [name for name, framework in FRAMEWORKS.items() if network in framework.networks]
-
-
-def _record(name: str, family: Family) -> dict[str, Any]:
-    return {
-        "network": name,
-        "numLayers": list(family.depths),
-        "smallestImage": family.smallest,
-        "frameworks": _frameworks(name),
-    }

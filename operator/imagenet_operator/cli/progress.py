@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from imagenet_operator.api import ImageNetJob, elastic_workers
+from imagenet_operator.api import elastic_workers
 from imagenet_operator.api.dataset_status import FetchStatus
 from imagenet_operator.api.figures import FIGURES, SPEED
-from imagenet_operator.api.status import Status, TrainingStatus
+from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
 from imagenet_operator.reconcile.policies import data_wait, job_status, reading
@@ -69,14 +69,15 @@ class SteadyBars:
 
     def of(self, view: View) -> list[Bar]:
         """Return the stages that have begun, in order."""
-        return [bar if bar.name == TRAIN else self._kept(bar) for bar in bars(view)]
-
-    def _kept(self, bar: Bar) -> Bar:
-        key = bar.name, bar.unit
-        done = self._most[key] = max(bar.done, self._most.get(key, 0))
-        # A total that is exceeded was an estimate.
-        total = bar.total if bar.total is None else max(bar.total, done)
-        return replace(bar, done=done, total=total)
+        found = bars(view)
+        for number, bar in enumerate(found):
+            if bar.name != TRAIN:
+                key = bar.name, bar.unit
+                done = self._most[key] = max(bar.done, self._most.get(key, 0))
+                # A total that is exceeded was an estimate.
+                total = bar.total if bar.total is None else max(bar.total, done)
+                found[number] = replace(bar, done=done, total=total)
+        return found
 
 
 def _heard(sample: Sample | None, role: str) -> Preparation:
@@ -145,7 +146,9 @@ def _train(view: View, status: Status) -> Bar:
     planned = view.job.spec.training.epochs
     finished = holds(status.conditions, "Succeeded")
     restarted = [f"attempt {training.attempt}"] if training.attempt else []
-    restarted += _fewer_workers(view.job)
+    most = elastic_workers.worker_counts(view.job.spec.training)[-1]
+    if training.workers is not None and training.workers < most:
+        restarted.append(f"{training.workers} of {most} workers")
     if finished:
         note = ", ".join(_labelled(sample))
         return Bar(TRAIN, planned, planned, "epochs", note, is_finished=True)
@@ -160,24 +163,10 @@ def _train(view: View, status: Status) -> Bar:
     if speed and (seconds := batches * view.job.spec.training.batch_size / speed) >= _LONG_EPOCH:
         where = "" if view.job.spec.training.workers.gpus else " on CPUs"
         parts.append(f"an epoch takes {job_status.eta(round(seconds))}{where}")
-    text = ", ".join([*parts, *_waiting(training), *restarted])
+    if training.data_wait is not None and data_wait.is_too_long(training.data_wait):
+        parts.append(f"{100 * training.data_wait.share:.0f} % waiting for data")
+    text = ", ".join([*parts, *restarted])
     return Bar(TRAIN, done, planned * batches, "batches", text, speed)
-
-
-def _waiting(training: TrainingStatus) -> list[str]:
-    """Return how long the workers wait for data, if that is too long."""
-    found = training.data_wait
-    if found is None or not data_wait.is_too_long(found):
-        return []
-    return [f"{100 * found.share:.0f} % waiting for data"]
-
-
-def _fewer_workers(job: ImageNetJob) -> list[str]:
-    """Return the workers of an attempt with fewer than it may have."""
-    training, most = job.status.training, elastic_workers.worker_counts(job.spec.training)[-1]
-    if training is None or training.workers is None or training.workers >= most:
-        return []
-    return [f"{training.workers} of {most} workers"]
 
 
 def _labelled(sample: Sample | None) -> list[str]:

@@ -9,28 +9,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import yaml
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import exit_codes, files
-from imagenet_operator.cli.argument_types import not_empty, whole
+from imagenet_operator.cli.arguments import Commands, add_command, not_empty, whole
 from imagenet_operator.manifests import preview
 
 
-class _Dumper(yaml.SafeDumper):
-    """A dumper without aliases, which are hard to read in a manifest."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "render",
-        help="print the objects that a cluster would create",
+        run,
+        summary="print the objects that a cluster would create",
         description="Print the objects that a cluster would create for a job, in their order.",
         epilog=(
             f"exit codes: {exit_codes.SUCCESS} printed, "
@@ -59,7 +53,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="N",
         help="shards of both splits, which the index Job reports (default: those of training)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         for line in _placeholders(job, arguments):
             print(f"# {line}")
         yaml.dump_all(
-            manifests, sys.stdout, _Dumper, sort_keys=False, explicit_start=True, width=100
+            manifests, sys.stdout, files.Dumper, sort_keys=False, explicit_start=True, width=100
         )
     return exit_codes.SUCCESS
 

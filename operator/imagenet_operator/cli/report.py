@@ -10,24 +10,26 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
 import tempfile
-from pathlib import Path
 from typing import Any
 
 from imagenet_operator.api import ImageNetJob, Manifest, stored
 from imagenet_operator.api.status import Status
 from imagenet_operator.api.time_status import PHASES, TimeStatus, seconds_of
-from imagenet_operator.cli import exit_codes
-from imagenet_operator.cli.argument_types import not_empty, path
-from imagenet_operator.cli.local_resources import DEFAULT_WORKDIR
+from imagenet_operator.cli import exit_codes, programs
+from imagenet_operator.cli.arguments import (
+    DEFAULT_WORKDIR,
+    Commands,
+    add_command,
+    add_output,
+    add_workdir,
+    not_empty,
+    path,
+)
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local.process import find_program, program_folders
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile.policies import time_account
 from imagenet_operator.reconcile.policies.job_status import holds
-
-_PLOT = "imagenet-plot"
 
 _EXAMPLES = """examples:
   imagenetctl report digits
@@ -38,23 +40,19 @@ _EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "report",
-        help="show where the time of a job went, its goodput and its cost",
+        run,
+        summary="show where the time of a job went, its goodput and its cost",
         description="Show the seconds of a job by phase, its goodput, images, GPU-hours, cost and "
         "energy.",
-        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
     parser.add_argument("name", type=not_empty, metavar="NAME", help="the job's name")
-    parser.add_argument(
-        "--workdir",
-        type=path,
-        metavar="DIR",
-        help=f"working directory of the job's local run (default: ./{DEFAULT_WORKDIR})",
-    )
+    add_workdir(parser, "working directory of the job's local run", default=None)
     parser.add_argument(
         "--context",
         metavar="NAME",
@@ -65,16 +63,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--price-per-gpu-hour", type=_rate, metavar="PRICE", help="price of a GPU for one hour"
     )
     parser.add_argument("--watts-per-gpu", type=_rate, metavar="WATTS", help="power of a GPU")
-    parser.add_argument(
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="text, or a JSON object for scripts (default: text)",
-    )
+    add_output(parser, "a JSON object")
     parser.add_argument(
         "--plot", type=path, metavar="PNG", help="draw the phases into this file as well"
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -89,7 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
     found = document(job, time, arguments.price_per_gpu_hour, arguments.watts_per_gpu)
     print(json.dumps(found) if arguments.output == "json" else text(found), flush=True)
     if arguments.plot is not None:
-        _draw(found, arguments.plot)
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(found, file)
+            file.flush()
+            reason = programs.draw("--time", file.name, "--output", arguments.plot)
+        if reason is not None:
+            raise LocalError(f"--plot: {reason}")
     return exit_codes.SUCCESS
 
 
@@ -227,19 +224,6 @@ async def _on_cluster(context: str, namespace: str | None, name: str) -> ImageNe
                 f"the namespace {place!r} of the context {context!r} has no job {name!r}; name "
                 "another one with --namespace"
             ) from error
-
-
-def _draw(found: dict[str, Any], picture: Path) -> None:
-    program = find_program(_PLOT, program_folders(os.environ))
-    if program is None:
-        raise LocalError(f"--plot: the program {_PLOT!r} is not installed beside this one")
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(found, file)
-        file.flush()
-        command = [str(program), "--time", file.name, "--output", str(picture)]
-        drawn = subprocess.run(command, capture_output=True, text=True, check=False)
-    if drawn.returncode != 0:
-        raise LocalError(f"--plot: {drawn.stderr.strip()}")
 
 
 def _rate(text: str) -> float:

@@ -13,10 +13,11 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Condition
+from imagenet_operator.cli import exit_codes
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
 from imagenet_operator.clusters.local.kubelet import tail
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local.machine import Volumes
 from imagenet_operator.manifests import names, volumes
 from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.reconcile.policies.job_status import find, holds
@@ -26,6 +27,13 @@ from imagenet_spec.names import EVENTS_FILE, EVERY_ATTEMPT, RESULT_FILE, attempt
 _CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
 _LOG_BYTES = 4096
 _LOG_LINES = 12
+
+EXIT_CODES = {
+    "Succeeded": exit_codes.SUCCESS,
+    "Failed": exit_codes.FAILED,
+    "Interrupted": exit_codes.INTERRUPTED,
+}
+"""The exit code of each outcome."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,13 @@ class Result:
         """The condition Failed, or None."""
         condition = find(self.job.status.conditions, "Failed")
         return condition if condition is not None and condition.status == "True" else None
+
+    @property
+    def outcome(self) -> str:
+        """Succeeded, Failed or Interrupted."""
+        if self.succeeded:
+            return "Succeeded"
+        return "Interrupted" if self.failure is None else "Failed"
 
     @property
     def is_reused(self) -> bool:
@@ -182,7 +197,10 @@ def link_model(result: Result, link: Path, workdir: Path) -> None:
     temporary = link.with_name(f".{link.name}.tmp-{secrets.token_hex(4)}")
     try:
         try:
-            temporary.symlink_to(_target(result.model, link.parent.resolve(), workdir))
+            model, folder = result.model, link.parent.resolve()
+            if model.is_relative_to(workdir) and folder.is_relative_to(workdir):
+                model = Path(os.path.relpath(model, folder))
+            temporary.symlink_to(model)
             temporary.rename(link)
         finally:
             temporary.unlink(missing_ok=True)
@@ -193,24 +211,24 @@ def link_model(result: Result, link: Path, workdir: Path) -> None:
         ) from error
 
 
-def _target(model: Path, folder: Path, workdir: Path) -> Path:
-    """Return the target of a link in a folder to the model."""
-    if model.is_relative_to(workdir) and folder.is_relative_to(workdir):
-        return Path(os.path.relpath(model, folder))
-    return model
-
-
 def as_text(result: Result) -> str:
     """Return the summary of a run that succeeded."""
-    status = result.job.status
-    is_own = environments.command_of(result.job) is not None
-    rows = {
-        "accuracy": _accuracy(result.training),
-        "reading": _reading(result),
-        "waiting": _waiting(result),
-        "results": str(result.results) if is_own else "",
-        "model": "" if is_own else str(result.model or "none"),
-    }
+    status, training = result.job.status, result.job.status.training
+    rows: dict[str, str] = {}
+    if validation := result.training.get("validation"):
+        images = f"on {validation['images']:,} validation images"
+        rows["accuracy"] = (
+            f"top-1 {validation['top1']:.4f}, top-5 {validation['top5']:.4f} {images}"
+        )
+    if training is not None and training.images_per_second and result.training.get("reading"):
+        rows["reading"] = f"{training.images_per_second:,.1f} images/s"
+    wait = None if training is None else training.data_wait
+    if wait is not None and data_wait.is_worth_an_event(wait):
+        rows["waiting"] = wait.message
+    if environments.command_of(result.job) is not None:
+        rows["results"] = str(result.results)
+    else:
+        rows["model"] = str(result.model or "none")
     if result.dataset is not None:
         key = status.listed.key[:12] if status.listed is not None else result.dataset.name
         reused = f" (dataset {key} reused)" if result.is_reused else ""
@@ -228,29 +246,6 @@ def as_text(result: Result) -> str:
         rows["try it"] = f"imagenetctl predict IMAGE --model {result.model}"
     head = f"{result.job.metadata.name} succeeded in {result.seconds:.0f} s"
     return "\n".join([head, *(f"  {name:<10}{value}" for name, value in rows.items() if value)])
-
-
-def _accuracy(training: dict[str, Any]) -> str:
-    validation = training.get("validation")
-    if not validation:
-        return ""
-    images = f"on {validation['images']:,} validation images"
-    return f"top-1 {validation['top1']:.4f}, top-5 {validation['top5']:.4f} {images}"
-
-
-def _reading(result: Result) -> str:
-    """Return the speed of --test-io, of all workers together."""
-    training = result.job.status.training
-    if not result.training.get("reading") or training is None or not training.images_per_second:
-        return ""
-    return f"{training.images_per_second:,.1f} images/s"
-
-
-def _waiting(result: Result) -> str:
-    """Return how fast the workers read beside the network, if something should be changed."""
-    training = result.job.status.training
-    found = None if training is None else training.data_wait
-    return found.message if found is not None and data_wait.is_worth_an_event(found) else ""
 
 
 def is_failure(job: ImageNetJob, event: Event) -> bool:
@@ -279,18 +274,13 @@ def failure_text(result: Result) -> str:
     return "\n".join(lines)
 
 
-def as_json(result: Result, outcome: str) -> dict[str, Any]:
-    """Return the last JSON line of a run.
-
-    Args:
-        result: The end of the run.
-        outcome: Succeeded, Failed or Interrupted.
-    """
+def as_json(result: Result) -> dict[str, Any]:
+    """Return the last JSON line of a run."""
     status, failure = result.job.status, result.failure
     decision = None if status.dataset is None else status.dataset.decision
     return {
         "type": "result",
-        "outcome": outcome,
+        "outcome": result.outcome,
         "job": result.job.metadata.name,
         "uid": result.job.metadata.uid,
         "reason": failure.reason if failure else None,

@@ -11,26 +11,24 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import display as displays
-from imagenet_operator.cli import exit_codes, files, local_resources, result
-from imagenet_operator.cli.argument_types import not_empty
+from imagenet_operator.cli import files, local_resources, result
+from imagenet_operator.cli.arguments import Commands, add_command, add_job_file
 from imagenet_operator.cli.display import Display, JsonLines
 from imagenet_operator.cli.interrupts import Interrupts
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import (
-    addresses,
     pods,
     preflight,
     runner,
 )
 from imagenet_operator.clusters.local.cluster import LocalCluster
-from imagenet_operator.clusters.local.kubelet import Machine
+from imagenet_operator.clusters.local.machine import AddressBlock, Machine, claim_addresses
 from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile.settings import ReconcileSettings
@@ -52,23 +50,18 @@ a new one, which reuses the dataset.
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "run",
-        help="run a job on this machine: each pod is a process",
+        run,
+        summary="run a job on this machine: each pod is a process",
         description="Run one ImageNetJob on this machine, with no cluster, container or root.",
-        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
-    parser.add_argument(
-        "file",
-        type=not_empty,
-        metavar="FILE",
-        help="the manifest of one ImageNetJob, or - for the standard input",
-    )
+    add_job_file(parser)
     local_resources.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,7 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
     display = display_of(arguments.output)
     job, resources = read(arguments.file), local_resources.from_options(arguments)
     local_resources.check_mapped([job], resources)
-    return _conclude(execute(job, resources, display), display)
+    end = execute(job, resources, display)
+    if isinstance(display, JsonLines):
+        display.write(result.as_json(end))
+    elif end.succeeded:
+        print(result.as_text(end))
+    elif end.failure is not None:
+        print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
+    else:
+        print(result.interruption(end), file=sys.stderr)
+    return result.EXIT_CODES[end.outcome]
 
 
 def display_of(output: str) -> Display:
@@ -95,32 +97,36 @@ def execute(job: ImageNetJob, resources: LocalResources, display: Display) -> re
     Raises:
         ImageNetJobError: It cannot run on this machine.
     """
+
+    def show_event(job: ImageNetJob, event: Event) -> None:
+        if isinstance(display, JsonLines) or not result.is_failure(job, event):
+            display.show_event(event)
+
     started = time.monotonic()
     folder = JobFolder(resources.workdir, job.metadata.name)
     folder.check()
     wanted = local_resources.check(job, resources)
     port = resources.settings.manifests.metrics_port
-    with folder.locked(), closing(addresses.claim(sorted(wanted.ports), {port: _OTHER_PORT})) as at:
+    with folder.locked(), closing(claim_addresses(sorted(wanted.ports), {port: _OTHER_PORT})) as at:
         machine = _machine(job, folder, resources, at)
-        with _cluster(machine, folder, display) as cluster, Interrupts(cluster.wake) as interrupts:
+        # All processes end with the cluster.
+        with (
+            closing(LocalCluster(machine, folder.save, show_event)) as cluster,
+            Interrupts(cluster.wake) as interrupts,
+        ):
             done = _work(job, folder, cluster, display, interrupts, resources.settings)
         culprit = done.failure.culprit
         log = folder.logs / f"{culprit}.log" if culprit else None
         end = result.collect(done.job, resources.volumes, time.monotonic() - started, log)
         if end.succeeded:
-            _link_model(end, folder)
+            try:
+                result.link_model(end, folder.path / "model", folder.workdir)
+            except LocalError as error:  # `predict` needs --model then
+                print(f"imagenetctl: warning: {error}", file=sys.stderr)
         elif end.failure is None:
             # Workers have saved after the last reconcile.
             folder.save(result.with_checkpoint(end).to_manifest())
     return end
-
-
-def _link_model(end: result.Result, folder: JobFolder) -> None:
-    """Link the model; a link that cannot be made is only a warning."""
-    try:
-        result.link_model(end, folder.path / "model", folder.workdir)
-    except LocalError as error:
-        print(f"imagenetctl: warning: {error}", file=sys.stderr)
 
 
 def read(file: str) -> ImageNetJob:
@@ -150,7 +156,7 @@ def read(file: str) -> ImageNetJob:
 
 
 def _machine(
-    job: ImageNetJob, folder: JobFolder, resources: LocalResources, block: addresses.AddressBlock
+    job: ImageNetJob, folder: JobFolder, resources: LocalResources, block: AddressBlock
 ) -> Machine:
     """Return the part of this machine that the job may use."""
     cores = len(os.sched_getaffinity(0))
@@ -168,18 +174,6 @@ def _machine(
         slots=cores,
         shared=(folder.fileno(), block.fileno()),
     )
-
-
-@contextmanager
-def _cluster(machine: Machine, folder: JobFolder, display: Display) -> Iterator[LocalCluster]:
-    """Open the local cluster; all of its processes end with it."""
-
-    def show_event(job: ImageNetJob, event: Event) -> None:
-        if isinstance(display, JsonLines) or not result.is_failure(job, event):
-            display.show_event(event)
-
-    with closing(LocalCluster(machine, folder.save, show_event)) as cluster:
-        yield cluster
 
 
 def _work(
@@ -205,22 +199,3 @@ def _work(
             display.say("stopping; press Ctrl-C again to kill what still runs")
         cluster.shut_down(_GRACE_PERIOD_SECONDS, lambda: interrupts.count > 1)
     return local_run
-
-
-def _conclude(end: result.Result, display: Display) -> int:
-    """Print the result; return the exit code."""
-    if end.succeeded:
-        code, outcome = exit_codes.SUCCESS, "Succeeded"
-    elif end.failure is not None:
-        code, outcome = exit_codes.FAILED, "Failed"
-    else:
-        code, outcome = exit_codes.INTERRUPTED, "Interrupted"
-    if isinstance(display, JsonLines):
-        display.write(result.as_json(end, outcome))
-    elif end.succeeded:
-        print(result.as_text(end))
-    elif end.failure is not None:
-        print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
-    else:
-        print(result.interruption(end), file=sys.stderr)
-    return code

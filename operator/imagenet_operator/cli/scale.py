@@ -1,23 +1,25 @@
 """`imagenetctl scale FILE`: runs one job with several workers or GPUs, strategies and networks.
 
 `scaling` computes the points and the table. The points run one after the other, on this machine
-(`sweep_here`) or on a cluster (`sweep_on_cluster`); `sweep_report` reports the results. The only
-state is the jobs themselves, so an interrupted sweep can be resumed.
+(`sweep`, which also has the report) or on a cluster (`sweep_on_cluster`). The only state is the
+jobs themselves, so an interrupted sweep can be resumed.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
-from imagenet_operator.api import ImageNetJob, Manifest
-from imagenet_operator.cli import exit_codes, files, local_resources, run
-from imagenet_operator.cli.argument_types import not_empty
-from imagenet_operator.cli.sweep import Runner
-from imagenet_operator.cli.sweep_here import Here
-from imagenet_operator.cli.sweep_report import Report
+from imagenet_operator.api import Manifest
+from imagenet_operator.cli import files, local_resources, run
+from imagenet_operator.cli.arguments import Commands, add_command, add_job_file
+from imagenet_operator.cli.sweep import Here, Report, Runner
 from imagenet_operator.errors import ImageNetJobError
-from imagenet_operator.scaling import networks, points, sizes, variants
+from imagenet_operator.scaling import networks, points, variants
+
+Item = TypeVar("Item")
 
 _EXAMPLES = """examples:
   imagenetctl scale examples/digits.yaml --workers 1,2
@@ -35,22 +37,18 @@ command resumes an interrupted sweep; points that are done do not run again.
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "scale",
-        help="run a job with 1, 2, 4… workers or GPUs and tabulate the speedup",
+        sweep,
+        summary="run a job with 1, 2, 4… workers or GPUs and tabulate the speedup",
         description="Run one ImageNetJob with several numbers of workers or GPUs and strategies, "
         "and compare speed and accuracy in a table and a plot.",
-        epilog=f"{_EXAMPLES}\n{exit_codes.HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
-    parser.add_argument(
-        "file",
-        type=not_empty,
-        metavar="FILE",
-        help="the manifest of one ImageNetJob, or - for the standard input",
-    )
+    add_job_file(parser)
     _add_points(parser)
     parser.add_argument(
         "--context",
@@ -62,7 +60,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="the namespace on the cluster (default: the manifest's, else the context's)",
     )
     local_resources.add_options(parser, gpus=False)
-    parser.set_defaults(run=sweep, gpus=None)
+    parser.set_defaults(gpus=None)
 
 
 def _add_points(parser: argparse.ArgumentParser) -> None:
@@ -83,14 +81,14 @@ def _add_points(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--strategies",
-        type=_variants,
+        type=_list_of(variants.read),
         metavar="NAME,NAME…",
         help="strategies to compare, each KIND, KIND:FRAMEWORK or parameterServer:KVSTORE "
         "(default: that of the manifest)",
     )
     parser.add_argument(
         "--networks",
-        type=_networks,
+        type=_list_of(networks.read),
         default=(),
         metavar="NAME,NAME…",
         help="networks to compare, each NETWORK or NETWORK-LAYERS such as resnet-50 "
@@ -123,7 +121,8 @@ def sweep(arguments: argparse.Namespace) -> int:
     report = Report(folder, str(manifest["metadata"]["name"]), arguments.output, sweep.points)
     for sentence in sweep.left_out:
         report.say(sentence)
-    runner = _runner(arguments, manifest, _written_namespace(job))
+    is_written = "namespace" in job.metadata.model_fields_set
+    runner = _runner(arguments, manifest, job.metadata.namespace if is_written else None)
     runner.get_ready(sweep.points)
     for number, point in enumerate(sweep.points, start=1):
         report.say(f"point {number} of {len(sweep.points)}: {point} ({point.name})")
@@ -134,27 +133,22 @@ def sweep(arguments: argparse.Namespace) -> int:
     return report.conclude(runner.remedy)
 
 
-def _sizes(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[sizes.Size, ...]]:
+def _sizes(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[points.Size, ...]]:
     """Return the sizes of the points, each with the ways to have it."""
     workers, gpus = arguments.workers, arguments.gpu_numbers
     if workers is None and gpus is None:
         raise ImageNetJobError("--workers or --gpus is missing; write --workers 1,2,4")
-    if gpus == (sizes.CPUS,):
+    if gpus == (points.CPUS,):
         if workers is None:
             raise ImageNetJobError("--gpus 0: add the numbers of workers, such as --workers 1,2")
-        return sizes.of_workers(workers, on_cpus=True)
+        return points.sizes_of_workers(workers, on_cpus=True)
     if workers is None:
-        return sizes.of_gpus(manifest, gpus)
+        return points.sizes_of_gpus(manifest, gpus)
     if gpus is not None:
         raise ImageNetJobError(
             "--gpus and --workers: write one of the two; each worker has the manifest's GPUs"
         )
-    return sizes.of_workers(workers)
-
-
-def _written_namespace(job: ImageNetJob) -> str | None:
-    """Return the namespace in the file, or None."""
-    return job.metadata.namespace if "namespace" in job.metadata.model_fields_set else None
+    return points.sizes_of_workers(workers)
 
 
 def _runner(arguments: argparse.Namespace, manifest: Manifest, written: str | None) -> Runner:
@@ -186,22 +180,20 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _gpus(text: str) -> tuple[int, ...]:
     try:
-        return (sizes.CPUS,) if text == "0" else _numbers(text)
+        return (points.CPUS,) if text == "0" else _numbers(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a list of GPUs; write 1,2,4, or 0 for CPUs"
         ) from error
 
 
-def _variants(text: str) -> tuple[variants.Variant, ...]:
-    try:
-        return tuple(variants.read(part) for part in dict.fromkeys(text.split(",")))
-    except variants.UnknownVariant as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+def _list_of(read: Callable[[str], Item]) -> Callable[[str], tuple[Item, ...]]:
+    """Return a type of lists, whose items `read` parses."""
 
+    def items(text: str) -> tuple[Item, ...]:
+        try:
+            return tuple(read(part) for part in dict.fromkeys(text.split(",")))
+        except ImageNetJobError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
 
-def _networks(text: str) -> tuple[networks.Network, ...]:
-    try:
-        return tuple(networks.read(part) for part in dict.fromkeys(text.split(",")))
-    except networks.UnknownNetwork as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    return items

@@ -1,14 +1,27 @@
-"""The interface that runs the points of a sweep, on this machine or on a cluster."""
+"""The run and the report of `imagenetctl scale`: points on this machine, lines, table and plot.
+
+A `Runner` runs the points: `Here` as `imagenetctl run` does, `sweep_on_cluster` on a cluster. The
+table is written after each point, so an interrupted sweep has one too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import secrets
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.scaling.points import Point
-from imagenet_operator.scaling.speedup import Measured
+from imagenet_operator.api import ImageNetJob, parse
+from imagenet_operator.cli import local_resources, programs, result, run
+from imagenet_operator.cli.local_resources import LocalResources
+from imagenet_operator.clusters.interface import LocalError
+from imagenet_operator.clusters.local.state import JobFolder
+from imagenet_operator.scaling import table
+from imagenet_operator.scaling.points import Point, PointStatus, point_status
+from imagenet_operator.scaling.table import Measured, Row, rows
 
 
 @dataclass(frozen=True)
@@ -65,3 +78,186 @@ class Runner(Protocol):
 
     def remedy(self, failed: Sequence[str]) -> str:
         """Return how to run failed jobs again."""
+
+
+class Here:
+    """Runs points one after the other, in one working directory; a `Runner`.
+
+    Args:
+        resources: The part of this machine that they may use.
+        claim: The claim to create for the shared dataset; None if the manifest names one.
+        output: The display, as --output of `imagenetctl run`.
+    """
+
+    def __init__(self, resources: LocalResources, claim: str | None, output: str) -> None:
+        self._resources = resources
+        self._claim = claim
+        self._output = output
+
+    def get_ready(self, points: Sequence[Point]) -> None:
+        """Check every point, and create the dataset's folder."""
+        if points:
+            self._folder(points[0]).check()
+        jobs = [parse(point.manifest) for point in points]
+        local_resources.get_ready(jobs, self._resources, self._claim)
+
+    def run(self, point: Point) -> Outcome:
+        """Run or resume a point, or read the outcome of an earlier run."""
+        job = parse(point.manifest)
+        folder = self._folder(point)
+        stored = folder.stored()
+        former = None if stored is None else ImageNetJob.model_validate(stored)
+        if former is not None and point_status(job, former) is PointStatus.SUCCEEDED:
+            found = result.collect(former, self._resources.volumes, 0.0, None)
+            measured = _measured(point, found)
+            # The link of a deleted result is broken.
+            is_lost = found.model is None and (folder.path / "model").is_symlink()
+            # A program of the user's own may leave no speed.
+            if measured.images_per_second is not None or not is_lost:
+                return Outcome(point, measured, is_old=True)
+        end = run.execute(job, self._resources, run.display_of(self._output))
+        return Outcome(
+            point,
+            measured=_measured(point, end) if end.succeeded else None,
+            failure=result.failure_text(end) if end.failure is not None else None,
+            document=result.as_json(end),
+        )
+
+    def remedy(self, failed: Sequence[str]) -> str:
+        """Return that the same command suffices: it starts failed jobs again."""
+        return "the same command runs them again"
+
+    def _folder(self, point: Point) -> JobFolder:
+        return JobFolder(self._resources.workdir, point.name)
+
+
+def _measured(point: Point, end: result.Result) -> Measured:
+    """Return the figures of the result, or of the status if the result was deleted."""
+    if end.model is None:
+        return by_status(point, end.job)
+    training = end.job.status.training
+    assert training is not None
+    return Measured(
+        point.strategy,
+        point.workers,
+        training.clock.seconds,
+        end.training.get("train", {}).get("imagesPerSecond"),
+        (end.training.get("validation") or {}).get("top1"),
+        point.network,
+        _model_bytes(end.model, end.training),
+        point.gpus,
+    )
+
+
+def _model_bytes(folder: Path, training: dict[str, Any]) -> int | None:
+    """Return the size of the model's files, which result.json names; None without any."""
+    named = [folder / name for name in (training.get("model") or {}).values()]
+    files = [
+        file
+        for path in named
+        for file in ([path] if path.is_file() else path.rglob("*"))
+        if file.is_file()
+    ]
+    return sum(file.stat().st_size for file in files) or None
+
+
+class Report:
+    """Prints the results of a sweep, and writes them into the working directory.
+
+    Args:
+        folder: The folder of the table and the plot.
+        name: The sweep's name, which is the manifest's.
+        output: "text" for people, "json" for scripts.
+        points: All points to run.
+    """
+
+    def __init__(self, folder: Path, name: str, output: str, points: Sequence[Point]) -> None:
+        self._json = output == "json"
+        self._stem = folder / name
+        most_first = sorted(points, key=lambda point: point.units, reverse=True)
+        self._fewest = {point.series: point.units for point in most_first}
+        self._rows: list[Row] = []
+        self._done: list[Outcome] = []
+        self._is_cut = False
+
+    def say(self, text: str) -> None:
+        """Print a line of text."""
+        if not self._json:
+            print(text, file=sys.stderr, flush=True)
+
+    def point(self, outcome: Outcome) -> None:
+        """Print the outcome of a point, and write the table so far."""
+        self._done.append(outcome)
+        if self._json and outcome.document is not None:
+            print(json.dumps(outcome.document), flush=True)
+        elif outcome.failure is not None:
+            self.say(f"imagenetctl: {outcome.failure}")
+        elif outcome.is_old:
+            self.say("it is done, and does not run again")
+        if outcome.measured is not None:
+            measured = [item.measured for item in self._done if item.measured is not None]
+            self._rows = rows(measured, self._fewest)
+            _write(self._path("csv"), table.as_csv(self._rows))
+            _write(self._path("md"), table.as_markdown(self._rows))
+
+    def conclude(self, remedy: Callable[[Sequence[str]], str]) -> int:
+        """Show the table and draw the plot; return the exit code.
+
+        Args:
+            remedy: Returns how to run failed jobs again.
+        """
+        if self._rows and not self._json:
+            print(table.as_text(self._rows), flush=True)
+        plot = self._plot() if self._rows else None
+        failed = [outcome.point.name for outcome in self._done if outcome.failure is not None]
+        interrupted = self._is_cut or any(outcome.is_interrupted for outcome in self._done)
+        end = "Interrupted" if interrupted else "Failed" if failed else "Succeeded"
+        if self._json:
+            document = {
+                "type": "scaling",
+                "outcome": end,
+                "points": [table.record(row) for row in self._rows],
+                "failed": failed,
+                "csv": str(self._path("csv")) if self._rows else None,
+                "markdown": str(self._path("md")) if self._rows else None,
+                "plot": str(plot) if plot else None,
+            }
+            print(json.dumps(document), flush=True)
+        else:
+            if self._rows:
+                written = [self._path("csv"), self._path("md"), *([plot] if plot else [])]
+                self.say("written: " + ", ".join(map(str, written)))
+            if failed:
+                self.say(f"failed: {', '.join(failed)}; {remedy(failed)}")
+            if interrupted:
+                self.say("interrupted; run the same command again to resume")
+        return result.EXIT_CODES[end]
+
+    def _path(self, ending: str) -> Path:
+        return self._stem.with_name(f"{self._stem.name}.{ending}")
+
+    def _plot(self) -> Path | None:
+        picture = self._path("png")
+        try:
+            reason = programs.draw("--scaling", self._path("csv"), "--output", picture)
+        except KeyboardInterrupt:  # the table exists and must still be printed
+            self._is_cut = True
+            reason = "interrupted"
+        if reason is None:
+            return picture
+        self.say(f"no plot: {reason}")
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file atomically."""
+    temporary = path.with_name(f".{path.name}.tmp-{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.rename(path)
+    except OSError as error:
+        raise LocalError(
+            f"cannot write {path}: {error.strerror}; free space there, or name another working "
+            "directory with --workdir"
+        ) from error

@@ -24,8 +24,7 @@ from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.job_status import find
-from imagenet_operator.scaling.point_status import PointStatus, point_status
-from imagenet_operator.scaling.points import Point
+from imagenet_operator.scaling.points import Point, PointStatus, point_status
 
 _CLAIM = objects.BY_NAME["PersistentVolumeClaim"]
 _POLL_SECONDS = 2.0
@@ -108,26 +107,16 @@ class OnCluster:
                 )
             for claim in volumes.claims(self._job):
                 if claim["metadata"]["name"] == volumes.dataset_claim(self._job):
-                    await self._make_claim(client, claim)
-
-    async def _make_claim(self, client: Client, claim: Manifest) -> None:
-        """Create the claim that all points share; it has no owner, so it outlives them."""
-        metadata = {
-            key: value for key, value in claim["metadata"].items() if key != "ownerReferences"
-        }
-        shared = {**claim, "metadata": {**metadata, "namespace": self._namespace}}
-        try:
-            await client.create(_CLAIM.path(self._namespace), shared)
-        except ApiError as error:
-            if error.code != 409:
-                raise
+                    # All points share it; it has no owner, so it outlives them.
+                    claim["metadata"].pop("ownerReferences", None)
+                    await self._create(client, _CLAIM, claim)
 
     async def _run(self, point: Point) -> Outcome:
         async with Client(self._connection) as client:
             stored = await self._patiently(lambda: self._stored(client, point))
             is_old = stored is not None
             if stored is None:
-                await self._patiently(lambda: self._make(client, point))
+                await self._patiently(lambda: self._create(client, objects.JOB, point.manifest))
             while (outcome := _outcome(point, stored, is_old)) is None:
                 is_old = False
                 await asyncio.sleep(self._poll_seconds)
@@ -158,12 +147,11 @@ class OnCluster:
                     ) from error
             await asyncio.sleep(self._poll_seconds)
 
-    async def _make(self, client: Client, point: Point) -> None:
-        """Create a point's job; a request whose answer was lost may have created it already."""
-        metadata = {**point.manifest["metadata"], "namespace": self._namespace}
-        manifest = {**point.manifest, "metadata": metadata}
+    async def _create(self, client: Client, kind: objects.Kind, manifest: Manifest) -> None:
+        """Create an object; a request whose answer was lost may have created it already."""
+        metadata = {**manifest["metadata"], "namespace": self._namespace}
         try:
-            await client.create(objects.JOB.path(self._namespace), manifest)
+            await client.create(kind.path(self._namespace), {**manifest, "metadata": metadata})
         except ApiError as error:
             if error.code != 409:
                 raise

@@ -27,15 +27,17 @@ from imagenet_operator.api import (
 )
 from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
 from imagenet_operator.cli import exit_codes, files
-from imagenet_operator.cli.argument_types import not_empty
+from imagenet_operator.cli.arguments import Commands, add_command, add_output, not_empty
 from imagenet_operator.errors import UnreadableManifest
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        commands,
         "validate",
-        help="check manifests by the rules of the API server and the operator",
+        run,
+        summary="check manifests by the rules of the API server and the operator",
         description="Check manifests by the rules of the API server and the operator, without a "
         "cluster.",
         epilog=(
@@ -51,19 +53,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="FILE",
         help="a manifest, or - for the standard input",
     )
-    parser.add_argument(
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="text, or one JSON document for scripts (default: text)",
-    )
+    add_output(parser, "one JSON document")
     parser.add_argument(
         "--template-profile",
         choices=get_args(TemplateProfile),
         default=STANDARD,
         help=f"the template profile of the operator (default: {STANDARD})",
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

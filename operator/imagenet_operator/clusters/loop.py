@@ -166,9 +166,10 @@ class Loop:
             result = "success"
             self.queue.succeeded(key)
             if requeue_after is not None:
-                self.queue.add_at(
-                    key, time.monotonic() + _with_jitter(requeue_after.total_seconds())
-                )
+                seconds = requeue_after.total_seconds()
+                if seconds >= _LONG_WAIT:
+                    seconds *= random.uniform(1 - _JITTER, 1)
+                self.queue.add_at(key, time.monotonic() + seconds)
         except (AlreadyExists, Conflict) as error:
             result = "again"
             delay = self.queue.failed(key, time.monotonic())
@@ -185,9 +186,3 @@ class Loop:
             self.queue.done(key)
             self._changed.set()
             self._measure(result, time.monotonic() - began)
-
-
-def _with_jitter(seconds: float) -> float:
-    if seconds < _LONG_WAIT:
-        return seconds
-    return seconds * random.uniform(1 - _JITTER, 1)

@@ -73,7 +73,10 @@ class WorkQueue(Generic[Key]):
             now: The time.
             low_priority: Whether a key of low priority will do.
         """
-        self._wake(now)
+        while (due := self.next_due()) is not None and due <= now:
+            _, _, timed = heapq.heappop(self._timers)
+            del self._due[timed]
+            self.add(timed)
         for line in (self._urgent, self._low_priority) if low_priority else (self._urgent,):
             while line:
                 key = line.popleft()
@@ -119,9 +122,3 @@ class WorkQueue(Generic[Key]):
                 return due
             heapq.heappop(self._timers)
         return None
-
-    def _wake(self, now: float) -> None:
-        while (due := self.next_due()) is not None and due <= now:
-            _, _, key = heapq.heappop(self._timers)
-            del self._due[key]
-            self.add(key)

@@ -1,9 +1,13 @@
 """The sampler: scrapes the members beside the loop, and keeps the newest sample of each job.
 
 A reconcile takes the newest sample and never waits for one; `reconcile.sample` builds it. Sampling
-is bounded in every way. It scrapes one job at a time; `scraper` limits each job and each member.
-All of it takes at most a small share of a core. With thousands of jobs each job is sampled less
-often.
+is bounded in every way. It scrapes one job at a time. All of it takes at most a small share of a
+core. With thousands of jobs each job is sampled less often.
+
+A pod is not trusted: its program answers whatever it likes. So the number of connections, the time
+and the length of an answer are limited, redirects are not followed, and compressed answers are
+refused (`untrusted_http`). All members of a job share a time; those whose turn does not come by
+then are left out. One bounded sentence names them in the log and the status.
 """
 
 from __future__ import annotations
@@ -12,18 +16,156 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from imagenet_operator.api import Manifest, figures
+from imagenet_operator.clusters import untrusted_http
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.left_out import LeftOut
-from imagenet_operator.clusters.scraper import Target, scrape
+from imagenet_operator.clusters.untrusted_http import BadAnswer, LimitExceeded
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.policies import data_wait, reading, stragglers
-from imagenet_operator.reconcile.sample import Asked, Sample, sample_of
+from imagenet_operator.reconcile.sample import METRICS, Asked, Sample, sample_of
+from imagenet_operator.reconcile.scrape import Scrape, ScrapeReader
+
+MAX_CONNECTIONS: Final = 32
+"""Members that are scraped at a time."""
+
+TIMEOUTS_OF_JOB: Final = 5
+"""The time for all members of a job, in timeouts of one member."""
+
+NO_TIME: Final = "no time left"
+"""The limit of members whose turn does not come."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A member that serves metrics.
+
+    Attributes:
+        host: Its address.
+        port: The port of its metrics.
+        asked: Its role and attempt, which are known even if it does not answer.
+    """
+
+    host: str
+    port: int
+    asked: Asked
+
+
+@dataclass
+class Scrapes:
+    """What the members of a job answered.
+
+    Attributes:
+        heard: Pod name → its scrape, of those with a valid answer.
+        silent: The pods without one.
+        left_out: Pod name → the limit that it exceeded.
+        seconds: How long reading the answers took.
+    """
+
+    heard: dict[str, Scrape] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+    left_out: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+async def scrape(members: Mapping[str, Target], timeout: float) -> Scrapes:
+    """Scrape all members of a job, in an order that differs each time.
+
+    Args:
+        members: Pod name → where it serves its metrics.
+        timeout: Seconds that one member may take.
+    """
+    found = Scrapes()
+    order = list(members.items())
+    random.shuffle(order)
+    turns = iter(order)
+    try:
+        async with asyncio.timeout(timeout * TIMEOUTS_OF_JOB), asyncio.TaskGroup() as tasks:
+            for _ in range(min(MAX_CONNECTIONS, len(order))):
+                tasks.create_task(_work(turns, timeout, found))
+    except TimeoutError:
+        late = members.keys() - found.heard.keys() - found.left_out.keys() - found.silent
+        found.left_out |= dict.fromkeys(late, NO_TIME)
+    return found
+
+
+async def _work(turns: Iterator[tuple[str, Target]], timeout: float, found: Scrapes) -> None:
+    """Scrape one member after the other."""
+    for pod, target in turns:
+        try:
+            async with asyncio.timeout(timeout):
+                heard = await _scrape(target, found)
+        except LimitExceeded as error:
+            found.left_out[pod] = str(error)
+            continue
+        except (BadAnswer, TimeoutError):
+            heard = None
+        if heard is None:
+            found.silent.add(pod)
+        else:
+            found.heard[pod] = heard
+
+
+async def _scrape(target: Target, found: Scrapes) -> Scrape | None:
+    reader = ScrapeReader(METRICS)
+
+    def feed(piece: bytes) -> None:
+        began = time.monotonic()
+        reader.feed(piece)
+        found.seconds += time.monotonic() - began
+
+    await untrusted_http.get(target.host, target.port, "/metrics", feed)
+    return reader.scrape()
+
+
+_MOST_NAMES: Final = 5
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Members that are left out.
+
+    Attributes:
+        limits: The limits that they exceed.
+        named: Pod name → the limit that it exceeds, of those in the sentence.
+        sentence: All of it in words; empty if no member is left out.
+    """
+
+    limits: frozenset[str] = frozenset()
+    named: Mapping[str, str] = field(default_factory=dict)
+    sentence: str = ""
+
+    def updated(self, found: Mapping[str, str], members: Collection[str]) -> LeftOut:
+        """Return what is said after another sample: the same, as long as it is true and complete.
+
+        Args:
+            found: Pod name → the limit that it exceeds, of all that are left out.
+            members: The names of the pods that were sampled.
+        """
+        limits = frozenset(found.values())
+        is_true = limits == self.limits and all(
+            pod in (members if limit == NO_TIME else found) for pod, limit in self.named.items()
+        )
+        own = {pod: limit for pod, limit in self.named.items() if limit != NO_TIME}
+        lacks_none = len(own) == _MOST_NAMES or all(
+            pod in own for pod, limit in found.items() if limit != NO_TIME
+        )
+        if is_true and lacks_none:
+            return self
+        known = {
+            pod: own.get(pod, limit) if limit == NO_TIME else limit for pod, limit in found.items()
+        }
+        # Members that exceed a limit of their own first: they explain why others have no time.
+        order = sorted(known, key=lambda pod: (known[pod] == NO_TIME, pod))
+        named = {pod: known[pod] for pod in order[:_MOST_NAMES]}
+        sentence = ", ".join(f"{pod} ({limit})" for pod, limit in named.items())
+        others = len(found) - len(named)
+        return LeftOut(limits, named, f"{sentence} and {others} more" if others else sentence)
+
 
 LOGGER = logging.getLogger(__name__)
 
@@ -116,21 +258,17 @@ class Sampler:
         began = time.monotonic()
         asked = {name: target.asked for name, target in members.items()}
         sample = sample_of(scrapes.heard, self.latest(key, found[0]), datetime.now(UTC), asked)
-        sample = replace(sample, left_out=self._named(key, scrapes.left_out, members))
+        before = self._left_out.get(key, LeftOut())
+        after = self._left_out[key] = before.updated(scrapes.left_out, members)
+        if after.sentence and after != before:
+            LOGGER.warning("%s/%s: left out of the sample: %s", *key, after.sentence)
+        sample = replace(sample, left_out=after.sentence)
         self._samples[key] = (found[0], sample)
         is_news = bool(scrapes.heard) and not self._only_visible
         if is_news or _is_visible(self._announced.get(key), sample):
             self._announced[key] = sample
             self._announce(key)
         return scrapes.seconds + time.monotonic() - began
-
-    def _named(self, key: JobKey, found: Mapping[str, str], members: Collection[str]) -> str:
-        """Return the members that are left out in words, and log them when the words change."""
-        before = self._left_out.get(key, LeftOut())
-        after = self._left_out[key] = before.updated(found, members)
-        if after.sentence and after != before:
-            LOGGER.warning("%s/%s: left out of the sample: %s", *key, after.sentence)
-        return after.sentence
 
 
 def targets(pods: Iterable[Manifest]) -> dict[str, Target]:
@@ -141,19 +279,17 @@ def targets(pods: Iterable[Manifest]) -> dict[str, Target]:
         marks = metadata.get("labels", {})
         if "deletionTimestamp" in metadata or marks.get(labels.JOB_ROLE) in _SILENT:
             continue
-        port = _metrics_port(pod)
+        ports = (
+            int(port["containerPort"])
+            for container in pod["spec"]["containers"]
+            for port in container.get("ports") or ()
+            if port.get("name") == METRICS_PORT_NAME
+        )
+        port = next(ports, None)
         if status.get("phase") == "Running" and status.get("podIP") and port is not None:
             asked = Asked.of_labels(marks)
             found[str(metadata["name"])] = Target(str(status["podIP"]), port, asked)
     return found
-
-
-def _metrics_port(pod: Manifest) -> int | None:
-    for container in pod["spec"]["containers"]:
-        for port in container.get("ports") or ():
-            if port.get("name") == METRICS_PORT_NAME:
-                return int(port["containerPort"])
-    return None
 
 
 def _is_visible(before: Sample | None, after: Sample) -> bool:

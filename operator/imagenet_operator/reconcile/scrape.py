@@ -2,7 +2,7 @@
 
 A pod is not trusted. Its text is read in pieces as they arrive, in time that grows with its length
 alone. Only the series that the operator reads are kept, so a scrape is small whatever the pod
-answers. `clusters.scraper` limits the length of a text; `sample` puts scrapes together.
+answers. `clusters.sampler` limits the length of a text; `sample` puts scrapes together.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 A point is the manifest with another name, number of workers or GPUs, strategy and network. The
 global batch stays the same (strong scaling), so that accuracies can be compared. With weak scaling
 the batch of each worker, or GPU, stays the same.
+
+A sweep has no state but its jobs, which are stored in the working directory or by the API server.
+So it can be resumed at any point: `point_status` tells which jobs still have to run.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import product
 
-from imagenet_operator.api import parse
+from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.api.base import Manifest
 from imagenet_operator.api.names import JOB_NAME_MAXIMUM
 from imagenet_operator.api.strategies import STRATEGIES
@@ -21,10 +25,77 @@ from imagenet_operator.api.training import devices
 from imagenet_operator.errors import ImageNetJobError, Problem
 from imagenet_operator.manifests import names
 from imagenet_operator.manifests.volumes import DATASET_PURPOSE
+from imagenet_operator.reconcile.policies.job_status import holds
 from imagenet_operator.scaling import networks
 from imagenet_operator.scaling.networks import Network
-from imagenet_operator.scaling.sizes import Size
 from imagenet_operator.scaling.variants import Variant, applied, framework_of
+
+CPUS = 0
+"""The number of GPUs of a sweep on CPUs, a stand-in for one on GPUs."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a point.
+
+    Attributes:
+        workers: The number of workers.
+        gpus: The GPUs of each worker; None for those of the manifest.
+    """
+
+    workers: int
+    gpus: int | None = None
+
+    @property
+    def all_gpus(self) -> int | None:
+        """The GPUs of all workers; None if the sweep is not about GPUs."""
+        return None if self.gpus is None else self.workers * self.gpus
+
+    @property
+    def slug(self) -> str:
+        """The size as part of a job's name: w2, w2-cpu or g8."""
+        if self.gpus:
+            return f"g{self.all_gpus}"
+        return f"w{self.workers}" + ("" if self.gpus is None else "-cpu")
+
+    def __str__(self) -> str:
+        """Return the size in words."""
+        workers = _counted(self.workers, "worker")
+        if self.gpus:
+            return f"{_counted(self.workers * self.gpus, 'GPU')} in {workers}"
+        return workers + ("" if self.gpus is None else " on CPUs")
+
+
+def sizes_of_workers(numbers: tuple[int, ...], *, on_cpus: bool = False) -> list[tuple[Size, ...]]:
+    """Return the sizes of --workers, each as the only way to have it."""
+    return [(Size(number, CPUS if on_cpus else None),) for number in sorted(set(numbers))]
+
+
+def sizes_of_gpus(manifest: Manifest, numbers: tuple[int, ...]) -> list[tuple[Size, ...]]:
+    """Return the ways to have each number of GPUs, the preferred one first.
+
+    Workers have as many GPUs as in the manifest, if that divides the number. One worker with all
+    of them is the other way, for strategies of one worker too.
+
+    Args:
+        manifest: A valid job.
+        numbers: The numbers of GPUs.
+    """
+    each = manifest["spec"]["training"].get("workers", {}).get("gpus", 0)
+    return [
+        tuple(
+            dict.fromkeys(
+                ([Size(number // each, each)] if each and number % each == 0 else [])
+                + [Size(1, number)]
+            )
+        )
+        for number in sorted(set(numbers))
+    ]
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
 
 Judge = Callable[[Manifest], list[Problem]]
 """Validates a job; returns its problems."""
@@ -138,10 +209,22 @@ def sweep(
         fixed = [point for point, found in verdicts if good and _asks_for_others(point, found)]
         kept += good
         if fixed:
-            left_out.append(_left_out_sentence(fixed))
-        wrong += _problem_lines(verdicts, fixed)
+            # A number of GPUs fits into one worker, so only numbers of workers are left out.
+            numbers = " and ".join(str(point.workers) for point in fixed)
+            left_out.append(f"{fixed[0].series}: {numbers} workers are left out; it takes one")
+        wrong += [
+            f"  {point}: {problem}"
+            for point, problems in verdicts
+            if point not in fixed
+            for problem in problems
+        ]
     if wrong:
-        raise InvalidSweep("\n".join([_headline(manifest, sizes[0][0], is_weak), *wrong]))
+        batch = f"the global batch of {manifest['spec']['training']['batchSize']}"
+        if is_weak:
+            batch = "a {1}'s batch of {0}".format(*_kept_batch(manifest, sizes[0][0]))
+        headline = "some points cannot run, so nothing was started"
+        stays = f"{batch} stays the same at every point"
+        raise InvalidSweep("\n".join([f"{headline} ({stays}):", *wrong]))
     return Sweep(tuple(kept), tuple(left_out))
 
 
@@ -150,27 +233,14 @@ def _first_that_runs(
 ) -> tuple[Point, list[Problem]]:
     """Return the first way to have a size that the strategy's number of workers allows."""
     for point in ways:
-        problems = _problems(manifest, point, problems_of)
+        problems = [
+            *problems_of(point.manifest),
+            *_image_problems(manifest, point),
+            *networks.record_problems(manifest, point.manifest),
+        ]
         if not _asks_for_others(point, problems):
             break
     return point, problems
-
-
-def _left_out_sentence(fixed: Sequence[Point]) -> str:
-    # A number of GPUs fits into one worker, so only numbers of workers are left out.
-    numbers = " and ".join(str(point.workers) for point in fixed)
-    return f"{fixed[0].series}: {numbers} workers are left out; it takes one"
-
-
-def _problem_lines(
-    verdicts: Sequence[tuple[Point, list[Problem]]], fixed: Sequence[Point]
-) -> list[str]:
-    return [
-        f"  {point}: {problem}"
-        for point, problems in verdicts
-        if point not in fixed
-        for problem in problems
-    ]
 
 
 def point_name(
@@ -214,14 +284,6 @@ def series(network: str, strategy: str) -> str:
     return f"{network}, {strategy}" if network else strategy
 
 
-def _headline(manifest: Manifest, size: Size, is_weak: bool) -> str:
-    batch = manifest["spec"]["training"]["batchSize"]
-    kept = f"the global batch of {batch}"
-    if is_weak:
-        kept = "a {1}'s batch of {0}".format(*_kept_batch(manifest, size))
-    return f"some points cannot run, so nothing was started ({kept} stays the same at every point):"
-
-
 def _kept_batch(manifest: Manifest, size: Size) -> tuple[int, str]:
     """Return the batch that weak scaling keeps, and whose it is: a worker's or a GPU's."""
     training = parse(manifest).spec.training
@@ -241,10 +303,13 @@ def _point(
     labels = {**metadata.get("labels", {}), SWEEP: metadata["name"]}
     claim = shared_claim(manifest)
     volume = {} if claim is None else {"volume": {"claimName": claim}}
+    training = _training(spec["training"], size)
+    if is_weak:
+        units = size.all_gpus or size.workers
+        training["batchSize"] = _kept_batch(manifest, size)[0] * units
     changes = {
         "dataset": spec["dataset"] | volume,
-        "training": _training(spec["training"], size)
-        | ({"batchSize": _weak_batch(manifest, size)} if is_weak else {}),
+        "training": training,
         # A resumed sweep reads finished points, so they must not be deleted.
         "runPolicy": {
             key: value
@@ -277,19 +342,6 @@ def _training(training: Manifest, size: Size) -> Manifest:
     }
     workers = {**fixed, "replicas": size.workers, "gpus": size.gpus}
     return training | {"strategy": {kind: strategy}, "workers": workers}
-
-
-def _weak_batch(manifest: Manifest, size: Size) -> int:
-    return _kept_batch(manifest, size)[0] * (size.all_gpus or size.workers)
-
-
-def _problems(manifest: Manifest, point: Point, of_job: Judge) -> list[Problem]:
-    """Return why a point cannot run, as a job or as a part of the sweep."""
-    return [
-        *of_job(point.manifest),
-        *_image_problems(manifest, point),
-        *networks.record_problems(manifest, point.manifest),
-    ]
 
 
 def _image_problems(manifest: Manifest, point: Point) -> list[Problem]:
@@ -326,3 +378,36 @@ def _asks_for_others(point: Point, problems: list[Problem]) -> bool:
         problem.path == f"spec.training.{_WORKERS}" and problem.message.startswith(limits)
         for problem in problems
     )
+
+
+class PointStatus(Enum):
+    """The status of a point."""
+
+    NEW = "no job is stored"
+    OTHER = "another job has its name"
+    UNFINISHED = "it has started"
+    SUCCEEDED = "it has succeeded"
+    FAILED = "it has failed"
+
+
+def point_status(wanted: ImageNetJob, stored: ImageNetJob | None) -> PointStatus:
+    """Return the status of a point.
+
+    Jobs that differ only in runPolicy are the same job, as in `imagenetctl run`.
+
+    Args:
+        wanted: The point's job.
+        stored: The stored job of that name, or None.
+    """
+    if stored is None:
+        return PointStatus.NEW
+    same = stored.spec.dataset == wanted.spec.dataset and (
+        stored.spec.training == wanted.spec.training
+    )
+    if not same:
+        return PointStatus.OTHER
+    if holds(stored.status.conditions, "Succeeded"):
+        return PointStatus.SUCCEEDED
+    if holds(stored.status.conditions, "Failed"):
+        return PointStatus.FAILED
+    return PointStatus.UNFINISHED

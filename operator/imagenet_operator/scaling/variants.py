@@ -67,7 +67,8 @@ def read(text: str) -> Variant:
         return Variant(text, kind)
     if detail in frameworks:
         return Variant(text, kind, framework=detail)
-    stores = _kv_stores(kind)
+    field = STRATEGIES[kind].model_fields.get("kv_store")
+    stores: tuple[str, ...] = () if field is None else get_args(field.annotation)
     if detail in stores:
         return Variant(text, kind, kv_store=detail)
     choices = ", ".join(f"{kind}:{word}" for word in (*dict.fromkeys(frameworks), *stores))
@@ -107,9 +108,3 @@ def _row(variant: Variant, framework: str | None, form: str | None) -> Combinati
     ]
     wanted = (variant.framework or framework or DEFAULT_FRAMEWORK, form or DEFAULT_FORMAT)
     return max(rows, key=lambda row: (row.framework == wanted[0], row.format == wanted[1]))
-
-
-def _kv_stores(kind: str) -> tuple[str, ...]:
-    """Return the kvstores of a strategy, if it has any."""
-    field = STRATEGIES[kind].model_fields.get("kv_store")
-    return () if field is None else get_args(field.annotation)

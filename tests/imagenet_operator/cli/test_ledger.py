@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.cli import exit_codes, ledger
+from imagenet_operator.cli import exit_codes, programs
 from imagenet_operator.cli.main import main
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
@@ -22,10 +22,10 @@ def test_the_newest_job_of_a_name(tmp_path: Path) -> None:
     old, new = job(tmp_path, "digits", "00000001"), job(tmp_path, "digits", "00000000")
     job(tmp_path, "digits-large", "00000002")
     os.utime(old / "attempts", (1, 1))
-    assert ledger.find_output("digits", tmp_path) == new
-    assert ledger.find_output(str(old), tmp_path) == old
+    assert programs.find_output("digits", tmp_path) == new
+    assert programs.find_output(str(old), tmp_path) == old
     with pytest.raises(LocalError, match="no job 'lost' has trained in"):
-        ledger.find_output("lost", tmp_path)
+        programs.find_output("lost", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.cli import exit_codes, predict
-from imagenet_operator.cli.argument_types import path
+from imagenet_operator.cli import exit_codes, programs
+from imagenet_operator.cli.arguments import path
 from imagenet_operator.cli.interrupts import Interrupts, as_ctrl_c
 from imagenet_operator.cli.main import build_parser, main
 from imagenet_operator.clusters.interface import LocalError
@@ -221,7 +221,7 @@ def test_the_newest_of_many_results_is_the_one_linked_last(tmp_path: Path) -> No
         moment = {"old": 1, "middle": 2, "new": 3}[name] * 1_000_000_000
         os.utime(link, ns=(number, moment), follow_symlinks=False)
 
-    assert predict.newest_model(tmp_path) == tmp_path / "volumes" / "new"
+    assert programs.newest_model(tmp_path) == tmp_path / "volumes" / "new"
 
 
 def test_the_framework_is_that_of_the_jobs_newest_result(tmp_path: Path) -> None:
@@ -233,14 +233,14 @@ def test_the_framework_is_that_of_the_jobs_newest_result(tmp_path: Path) -> None
     job = tmp_path / "jobs" / "digits"
     job.mkdir(parents=True)
     (job / "model").symlink_to(folder)
-    assert predict.framework_of(tmp_path / "volumes/digits-1") == "PyTorch"
-    assert predict.framework_of(job) == "MXNet"
-    assert predict.framework_of(tmp_path) == DEFAULT_FRAMEWORK
+    assert programs.framework_of(tmp_path / "volumes/digits-1") == "PyTorch"
+    assert programs.framework_of(job) == "MXNet"
+    assert programs.framework_of(tmp_path) == DEFAULT_FRAMEWORK
 
 
 def test_predict_without_a_result_says_what_to_name(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match=r"no job has succeeded in .*--model"):
-        predict.newest_model(tmp_path)
+        programs.newest_model(tmp_path)
 
 
 def test_predict_says_where_a_link_leads_that_is_broken(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_predict_says_where_a_link_leads_that_is_broken(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "gone")
 
     with pytest.raises(LocalError, match=f"{link} points to {tmp_path}/gone, .*--model"):
-        predict.newest_model(tmp_path)
+        programs.newest_model(tmp_path)
 
 
 HOLD = """#!/bin/sh

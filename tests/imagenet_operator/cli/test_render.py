@@ -1,6 +1,5 @@
 """`imagenetctl render`: a stream that a cluster accepts, and placeholders for the unknown."""
 
-import argparse
 import io
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from imagenet_operator.cli import render
+from imagenet_operator.cli.main import build_parser
 from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
 from support.job_table import KEY, TABLE, UID
 
@@ -16,9 +15,7 @@ Manifest = dict[str, Any]
 
 
 def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    render.add_parser(parser.add_subparsers())
-    parsed = parser.parse_args(["render", *arguments])
+    parsed = build_parser().parse_args(["render", *arguments])
     code: int = parsed.run(parsed)
     return code
 

@@ -12,7 +12,7 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.status import Status
 from imagenet_operator.cli import exit_codes, result
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local.machine import Volumes
 from support import job_table
 
 DOCS = Path(__file__).parents[3] / "docs" / "running-locally.md"
@@ -168,7 +168,7 @@ def test_how_the_source_was_read_is_said(tmp_path: Path) -> None:
         "  left out  1 image (test split), 2 images (equal copies), 1 hidden folder, "
         "1 file or folder of a test split, not listed\n"
     ) in text
-    assert result.as_json(end, "Succeeded")["dataset"]["decision"] == decision
+    assert result.as_json(end)["dataset"]["decision"] == decision
 
 
 def test_a_fixed_layout_has_no_line_beside_its_codec(tmp_path: Path) -> None:
@@ -191,14 +191,14 @@ def test_a_long_wait_for_data_is_one_line(share: float, is_said: bool, tmp_path:
 
     line = "  waiting   the workers wait; raise spec.training.dataThreads\n"
     assert (line in result.as_text(end)) == is_said
-    assert result.as_json(end, "Succeeded")["dataWait"] == wait
+    assert result.as_json(end)["dataWait"] == wait
 
 
 def test_a_reused_dataset_is_said_to_be(tmp_path: Path) -> None:
     end = collected(tmp_path, SUCCEEDED, condition("DatasetReady", "Reused"))
 
     assert "(dataset 0123456789ab reused)" in result.as_text(end)
-    assert result.as_json(end, "Succeeded")["dataset"]["reused"] is True
+    assert result.as_json(end)["dataset"]["reused"] is True
 
 
 def test_restarts_and_interruptions_are_counted_apart(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_success_without_a_result_still_ends_well(tmp_path: Path) -> None:
 
     assert end.model is None
     assert "accuracy" not in result.as_text(end)
-    assert result.as_json(end, "Succeeded")["model"] is None
+    assert result.as_json(end)["model"] is None
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_the_last_line_for_scripts_holds_everything(tmp_path: Path) -> None:
         tmp_path, SUCCEEDED, attempts=(1,), training={"attempt": 1}, restarts=1, disruptions=2
     )
 
-    document = json.loads(json.dumps(result.as_json(end, "Succeeded")))
+    document = json.loads(json.dumps(result.as_json(end)))
 
     assert document["outcome"] == "Succeeded"
     assert document["uid"] == job_table.UID
@@ -352,7 +352,7 @@ def test_a_link_that_cannot_be_made_is_named_and_leaves_nothing(tmp_path: Path) 
 
 def test_the_fields_for_scripts_are_the_documented_ones(tmp_path: Path) -> None:
     end = collected(tmp_path, SUCCEEDED, attempts=(0,), training={"attempt": 0})
-    document = result.as_json(end, "Succeeded")
+    document = result.as_json(end)
 
     table = DOCS.read_text().partition("| Field of the result")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE))

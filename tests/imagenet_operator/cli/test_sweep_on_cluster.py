@@ -15,9 +15,9 @@ from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.errors import ImageNetJobError
-from imagenet_operator.scaling import points, sizes, variants
+from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.points import Point
-from imagenet_operator.scaling.speedup import Measured
+from imagenet_operator.scaling.table import Measured
 from support import job_table
 from support.api_requests import Refusal, Request
 from support.asynchronous import asynchronous
@@ -46,7 +46,7 @@ def manifest(**changes: Any) -> Manifest:
 
 def sweep(**changes: Any) -> tuple[Point, ...]:
     chosen = [variants.read("parameterServer")]
-    wanted = sizes.of_workers((1, 2))
+    wanted = points.sizes_of_workers((1, 2))
     return points.sweep(manifest(**changes), wanted, chosen, files.problems).points
 
 

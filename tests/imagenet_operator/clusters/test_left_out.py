@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagenet_operator.clusters.left_out import LeftOut
-from imagenet_operator.clusters.scraper import NO_TIME
+from imagenet_operator.clusters.sampler import NO_TIME, LeftOut
 from imagenet_operator.clusters.untrusted_http import REDIRECTED, TOO_LONG
 
 MEMBERS = [f"w-{index:03}" for index in range(1000)]

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.sampler import Sampler, targets
-from imagenet_operator.clusters.scraper import Target
+from imagenet_operator.clusters.sampler import Sampler, Target, targets
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.sample import Asked
 from support.asynchronous import asynchronous, until

@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 
-from imagenet_operator.clusters import scraper as scrapers
-from imagenet_operator.clusters.local import addresses
-from imagenet_operator.clusters.scraper import MAX_CONNECTIONS, Target, scrape
+from imagenet_operator.clusters import sampler
+from imagenet_operator.clusters.local.machine import claim_addresses
+from imagenet_operator.clusters.sampler import MAX_CONNECTIONS, Target, scrape
 from imagenet_operator.clusters.untrusted_http import PIECE_BYTES
 from imagenet_operator.reconcile.sample import Asked
 from imagenet_operator.reconcile.scrape import Scrape, ScrapeReader
@@ -75,7 +75,7 @@ async def test_an_answer_that_does_not_come_in_time_is_none(kind: str) -> None:
 
 @asynchronous
 async def test_a_member_without_a_server_is_none() -> None:
-    with contextlib.closing(addresses.claim()) as block:
+    with contextlib.closing(claim_addresses()) as block:
         assert await scraped(at(9090, block.of("nobody"))) is None
 
 
@@ -92,7 +92,7 @@ async def test_members_whose_turn_does_not_come_are_left_out() -> None:
     assert found.heard == {}
     assert set(found.left_out.values()) == {"no time left"}
     # 32 at a time, each for a fifth of the job's time.
-    assert len(found.left_out) >= 400 - MAX_CONNECTIONS * (scrapers.TIMEOUTS_OF_JOB + 1)
+    assert len(found.left_out) >= 400 - MAX_CONNECTIONS * (sampler.TIMEOUTS_OF_JOB + 1)
     assert took < 10
 
 
@@ -149,7 +149,7 @@ async def test_a_thousand_members_of_all_kinds_do_not_block_the_loop(
             feed(self, piece)
 
         monkeypatch.setattr(ScrapeReader, "feed", counted)
-        monkeypatch.setattr(scrapers, "TIMEOUTS_OF_JOB", 60)
+        monkeypatch.setattr(sampler, "TIMEOUTS_OF_JOB", 60)
         members = a_thousand_members(ports)
         tracemalloc.start()
         try:

@@ -1,6 +1,7 @@
-"""The jobs of a sweep: what they have in common, what differs, and what is refused."""
+"""The jobs of a sweep: what they have in common, what differs, what is refused, which are done."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,11 +10,11 @@ from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
+from imagenet_operator.api.status import Status
 from imagenet_operator.cli import files
 from imagenet_operator.errors import Problem
-from imagenet_operator.scaling import networks, points, sizes, variants
-from imagenet_operator.scaling.points import InvalidSweep, Sweep
-from imagenet_operator.scaling.sizes import Size
+from imagenet_operator.scaling import networks, points, variants
+from imagenet_operator.scaling.points import InvalidSweep, PointStatus, Size, Sweep, point_status
 from support import job_table
 
 SERVERS = variants.read("parameterServer")
@@ -32,13 +33,19 @@ def plan(
     *chosen: variants.Variant,
 ) -> Sweep:
     manifest = job_table.manifest() if manifest is None else manifest
-    return points.sweep(manifest, sizes.of_workers(workers), chosen or (SERVERS,), files.problems)
+    return points.sweep(
+        manifest, points.sizes_of_workers(workers), chosen or (SERVERS,), files.problems
+    )
 
 
 def of_networks(*names: str, workers: tuple[int, ...]) -> Sweep:
     chosen = [networks.read(name) for name in names]
     return points.sweep(
-        job_table.manifest(), sizes.of_workers(workers), [SERVERS], files.problems, models=chosen
+        job_table.manifest(),
+        points.sizes_of_workers(workers),
+        [SERVERS],
+        files.problems,
+        models=chosen,
     )
 
 
@@ -108,7 +115,7 @@ def test_points_are_kept_until_they_are_read() -> None:
 def test_weak_scaling_keeps_the_batch_of_a_worker() -> None:
     manifest = job_table.manifest(training={"workers": {"replicas": 4}})
     found = points.sweep(
-        manifest, sizes.of_workers((1, 2, 8)), [SERVERS], files.problems, is_weak=True
+        manifest, points.sizes_of_workers((1, 2, 8)), [SERVERS], files.problems, is_weak=True
     )
     assert [job.spec.training.batch_size for job in jobs(found)] == [128, 256, 1024]
     assert found.points[0].name == "digits-w1-parameter-server-weak"
@@ -193,7 +200,7 @@ def test_only_what_the_strategy_says_itself_leaves_a_point_out() -> None:
         return [Problem("spec.training.workers", "are more than there are nodes")] if many else []
 
     with pytest.raises(InvalidSweep, match=r"single, 2 workers: .* more than there are nodes"):
-        points.sweep(job_table.manifest(), sizes.of_workers((1, 2)), (SINGLE,), judge)
+        points.sweep(job_table.manifest(), points.sizes_of_workers((1, 2)), (SINGLE,), judge)
 
 
 def test_every_batch_that_does_not_divide_is_listed() -> None:
@@ -268,3 +275,40 @@ def test_names_that_begin_alike_stay_apart_when_they_are_cut() -> None:
     long = "a" * (JOB_NAME_MAXIMUM - 1)
     names = {points.point_name(f"{long}{end}", SERVERS, Size(1)) for end in "bc"}
     assert len(names) == 2
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
+
+
+def job(conditions: dict[str, str] | None = None, **changes: Any) -> ImageNetJob:
+    stated = [
+        {"type": kind, "status": status, "reason": "R", "lastTransitionTime": NOW}
+        for kind, status in (conditions or {}).items()
+    ]
+    status = Status.model_validate({"conditions": stated})
+    return parse(job_table.manifest(**changes)).model_copy(update={"status": status})
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (None, PointStatus.NEW),
+        (job(), PointStatus.UNFINISHED),
+        (job({"Created": "True", "Running": "True"}), PointStatus.UNFINISHED),
+        (job({"Running": "False", "Restarting": "True"}), PointStatus.UNFINISHED),
+        (job({"Succeeded": "False"}), PointStatus.UNFINISHED),
+        (job({"Running": "False", "Succeeded": "True"}), PointStatus.SUCCEEDED),
+        (job({"Running": "False", "Failed": "True"}), PointStatus.FAILED),
+        (job({"Succeeded": "True"}, training={"epochs": 1}), PointStatus.OTHER),
+        (job({"Succeeded": "True"}, dataset={"volume": {"size": "1Gi"}}), PointStatus.OTHER),
+        (job({"Failed": "True"}, training={"batchSize": 256}), PointStatus.OTHER),
+        (job({"Succeeded": "True"}, run_policy={"backoffLimit": 1}), PointStatus.SUCCEEDED),
+    ],
+)
+def test_what_is_stored_decides(stored: ImageNetJob | None, expected: PointStatus) -> None:
+    assert point_status(job(), stored) is expected
+
+
+def test_defaults_that_a_cluster_has_written_out_are_no_change() -> None:
+    written_out = parse(job().to_manifest() | {"status": {}})
+    assert point_status(job(), written_out) is PointStatus.UNFINISHED

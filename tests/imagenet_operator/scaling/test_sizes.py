@@ -6,9 +6,8 @@ import pytest
 
 from imagenet_operator.api import parse
 from imagenet_operator.cli import files
-from imagenet_operator.scaling import networks, points, sizes, variants
-from imagenet_operator.scaling.points import InvalidSweep, Sweep
-from imagenet_operator.scaling.sizes import Size
+from imagenet_operator.scaling import networks, points, variants
+from imagenet_operator.scaling.points import InvalidSweep, Size, Sweep
 from support import job_table
 
 TUTORIAL = ("alexnet", "inception-v3", "resnet-152")
@@ -46,7 +45,7 @@ def test_gpus_are_those_of_the_manifests_workers_or_of_one(
     workers: dict[str, int], expected: list[tuple[int, int, int]]
 ) -> None:
     manifest = job_table.manifest(training={"workers": workers})
-    found = plan(manifest, sizes.of_gpus(manifest, (8, 4, 2, 1)))
+    found = plan(manifest, points.sizes_of_gpus(manifest, (8, 4, 2, 1)))
     assert placed(found) == expected
     assert [point.gpus for point in found.points] == [1, 2, 4, 8]
     assert [point.name for point in found.points] == [
@@ -56,7 +55,7 @@ def test_gpus_are_those_of_the_manifests_workers_or_of_one(
 
 def test_a_strategy_of_one_worker_has_all_gpus_in_it() -> None:
     manifest = job_table.manifest(training={"workers": {"replicas": 1, "gpus": 1}})
-    found = plan(manifest, sizes.of_gpus(manifest, (1, 2, 4)), strategy="single")
+    found = plan(manifest, points.sizes_of_gpus(manifest, (1, 2, 4)), strategy="single")
     assert placed(found) == [(1, 1, 512), (1, 2, 1024), (1, 4, 2048)]
     assert found.left_out == ()
 
@@ -71,21 +70,21 @@ def test_a_strategy_of_one_worker_has_all_gpus_in_it() -> None:
 def test_one_process_for_each_gpu_stays_so(framework: str, strategy: str, field: str) -> None:
     fields = {"framework": framework, "strategy": {strategy: {field: 4}}}
     manifest = job_table.manifest(training={**fields, "workers": {"replicas": 2, "gpus": 4}})
-    found = plan(manifest, sizes.of_gpus(manifest, (1, 2, 8)))
+    found = plan(manifest, points.sizes_of_gpus(manifest, (1, 2, 8)))
     assert placed(found) == [(1, 1, 64), (1, 2, 128), (2, 4, 512)]
-    on_cpus = plan(manifest, sizes.of_workers((1, 2), on_cpus=True))
+    on_cpus = plan(manifest, points.sizes_of_workers((1, 2), on_cpus=True))
     assert placed(on_cpus) == [(1, 0, 64), (2, 0, 128)]
 
 
 def test_strong_scaling_keeps_the_batch_of_all_gpus() -> None:
     manifest = job_table.manifest(training={"workers": {"replicas": 2, "gpus": 1}})
-    found = plan(manifest, sizes.of_gpus(manifest, (1, 2)), is_weak=False)
+    found = plan(manifest, points.sizes_of_gpus(manifest, (1, 2)), is_weak=False)
     assert [batch for _, _, batch in placed(found)] == [512, 512]
 
 
 def test_on_cpus_a_worker_takes_the_batch_of_a_gpu() -> None:
     manifest = job_table.manifest(training={"workers": {"replicas": 2, "gpus": 4}})
-    found = plan(manifest, sizes.of_workers((1, 2), on_cpus=True))
+    found = plan(manifest, points.sizes_of_workers((1, 2), on_cpus=True))
     assert placed(found) == [(1, 0, 64), (2, 0, 128)]
     assert [point.gpus for point in found.points] == [0, 0]
     assert [str(point) for point in found.points] == [
@@ -98,13 +97,13 @@ def test_on_cpus_a_worker_takes_the_batch_of_a_gpu() -> None:
 def test_the_message_says_whose_batch_stays() -> None:
     manifest = job_table.manifest(training={"workers": {"replicas": 2, "gpus": 4}})
     with pytest.raises(InvalidSweep, match="a GPU's batch of 64 stays the same") as caught:
-        plan(manifest, sizes.of_gpus(manifest, (4, 65)))
+        plan(manifest, points.sizes_of_gpus(manifest, (4, 65)))
     assert "parameterServer, 65 GPUs in 1 worker: spec.training.workers.gpus" in str(caught.value)
 
 
 def test_networks_take_images_of_their_own_size() -> None:
     manifest = job_table.manifest(training={"workers": {"replicas": 2, "gpus": 1}})
-    found = plan(manifest, sizes.of_gpus(manifest, (1, 2, 4, 8)), *TUTORIAL)
+    found = plan(manifest, points.sizes_of_gpus(manifest, (1, 2, 4, 8)), *TUTORIAL)
     shapes = {
         point.network: parse(point.manifest).spec.training.model.image_shape
         for point in found.points
@@ -120,14 +119,14 @@ def test_networks_take_images_of_their_own_size() -> None:
 def test_the_size_of_the_manifests_own_network_does_not_stay() -> None:
     model = {"network": "inception-v3", "imageShape": [3, 299, 299]}
     manifest = job_table.manifest(training={"model": model})
-    (point,) = plan(manifest, sizes.of_workers((1,)), "alexnet").points
+    (point,) = plan(manifest, points.sizes_of_workers((1,)), "alexnet").points
     assert point.manifest["spec"]["training"]["model"]["imageShape"] == [3, 224, 224]
 
 
 def test_another_size_of_images_stays() -> None:
     model = {"network": "resnet", "numLayers": 50, "imageShape": [3, 128, 128]}
     manifest = job_table.manifest(training={"model": model})
-    (point,) = plan(manifest, sizes.of_workers((1,)), "alexnet").points
+    (point,) = plan(manifest, points.sizes_of_workers((1,)), "alexnet").points
     assert point.manifest["spec"]["training"]["model"]["imageShape"] == [3, 128, 128]
 
 
@@ -149,11 +148,11 @@ def test_records_that_are_too_small_for_a_network_are_refused(
     dataset: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InvalidSweep) as caught:
-        plan(job_table.manifest(dataset=dataset), sizes.of_workers((1,)), *TUTORIAL)
+        plan(job_table.manifest(dataset=dataset), points.sizes_of_workers((1,)), *TUTORIAL)
     (line,) = str(caught.value).splitlines()[1:]
     assert line.startswith(f"  inception-v3, parameterServer, 1 worker: {said}")
 
 
 def test_records_of_299_pixels_are_large_enough() -> None:
     manifest = job_table.manifest(dataset={"preprocessing": {"resize": 299}})
-    assert len(plan(manifest, sizes.of_workers((1,)), *TUTORIAL).points) == 3
+    assert len(plan(manifest, points.sizes_of_workers((1,)), *TUTORIAL).points) == 3

@@ -20,7 +20,8 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.jobs import JobController
-from imagenet_operator.clusters.local.kubelet import Kubelet, Machine
+from imagenet_operator.clusters.local.kubelet import Kubelet
+from imagenet_operator.clusters.local.machine import Machine
 from imagenet_operator.clusters.local.objects import (
     Objects,
     is_ending,

@@ -10,14 +10,13 @@ image that this machine does not have: its command is found on the PATH, as in a
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_operator.api import ImageNetJob, Manifest
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local.process import find_program, path_folders, program_folders
 from imagenet_operator.manifests import labels
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.frameworks.descriptor import LocalEnvironment
@@ -96,19 +95,30 @@ class Programs:
         if trains and name == self.command:
             found = find_program(name, self.search_path)
             if found is None:
-                raise _missing_command(name)
+                raise LocalError(
+                    f"spec.training.workers.template: the command {name!r} is not on the PATH; a "
+                    "local run takes it from this machine, not from spec.training.image; install "
+                    "it, or add its folder to the PATH"
+                )
             return found
         if not trains or self.training is None:
             found = find_program(name, self.own)
             if found is None:
-                raise _missing(name)
+                raise LocalError(
+                    f"the program {name!r} is neither beside this Python ({sys.executable}) nor on "
+                    "the PATH; in a checkout of this project type: make install"
+                )
             return found
         # The environments of .venv-3.13 are those of .venv: a framework may need another Python.
         names = dict.fromkeys((self.prefix.name, _PYTHON.sub("", self.prefix.name)))
         folders = [self.prefix.with_name(f"{own}{self.training.suffix}") / "bin" for own in names]
         found = find_program(name, folders)
         if found is None:
-            raise _missing_environment(name, folders[-1], self.training)
+            raise LocalError(
+                f"{self.training.holds} needs another environment, and there is no "
+                f"{folders[-1] / name}; in a checkout of this project type: make "
+                f"{self.training.target}"
+            )
         return found
 
 
@@ -135,23 +145,26 @@ def programs(
     )
 
 
-def _missing(program: str) -> LocalError:
-    return LocalError(
-        f"the program {program!r} is neither beside this Python ({sys.executable}) nor on the "
-        "PATH; in a checkout of this project type: make install"
-    )
+def find_program(name: str, folders: Sequence[Path]) -> Path | None:
+    """Return a program's path in the first folder that has it; an absolute path stays.
+
+    Args:
+        name: A pod's command, such as `imagenet-train`.
+        folders: The folders to search, in order.
+    """
+    for folder in folders:
+        candidate = folder / name  # joining an absolute name drops the folder
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return candidate
+    return None
 
 
-def _missing_command(command: str) -> LocalError:
-    return LocalError(
-        f"spec.training.workers.template: the command {command!r} is not on the PATH; a local run "
-        "takes it from this machine, not from spec.training.image; install it, or add its folder "
-        "to the PATH"
-    )
+def program_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of pods' programs: that of this Python, then the PATH."""
+    return (Path(sys.executable).parent, *path_folders(environment))
 
 
-def _missing_environment(program: str, folder: Path, environment: LocalEnvironment) -> LocalError:
-    return LocalError(
-        f"{environment.holds} needs another environment, and there is no {folder / program}; "
-        f"in a checkout of this project type: make {environment.target}"
-    )
+def path_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of the PATH, in order."""
+    search_path = environment.get("PATH", os.defpath)
+    return tuple(Path(folder) for folder in search_path.split(os.pathsep) if folder)

@@ -88,8 +88,11 @@ class JobController:
         )
         if self._is_indexed:
             status["completedIndexes"] = ranges(sorted(self._succeeded))
-        if not living:
-            self._conclude(now)
+        if not living and self._failure is not None:
+            self._set_condition("Failed", True, *self._failure, now)
+        elif not living and len(self._succeeded) >= self._completions:
+            self._set_condition("Complete", True, "CompletionsReached", "", now)
+            status["completionTime"] = timestamp(now)
         return Step(tuple(create), tuple(surplus), self._again_at(due.values(), now))
 
     @property
@@ -146,7 +149,8 @@ class JobController:
         if self._failure is not None:
             return
         limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
-        failed_indexes = self._failed_indexes()
+        most = self._spec.get("backoffLimitPerIndex", math.inf)
+        failed_indexes = sorted(index for index, times in self._charged.items() if times > most)
         if failed_indexes:
             self._job["status"]["failedIndexes"] = ranges(failed_indexes)
         if len(failed_indexes) > self._spec.get("maxFailedIndexes", math.inf):
@@ -174,11 +178,6 @@ class JobController:
         """Return the account of an index's failures: its own, or the one that all indexes share."""
         return index if "backoffLimitPerIndex" in self._spec else 0
 
-    def _failed_indexes(self) -> list[int]:
-        """Return the indexes that failed too often."""
-        limit = self._spec.get("backoffLimitPerIndex", math.inf)
-        return sorted(index for index, times in self._charged.items() if times > limit)
-
     def _due(self, index: int) -> datetime:
         """Return the earliest time for another pod of an index, after the failures so far."""
         account = self._account(index)
@@ -205,14 +204,6 @@ class JobController:
     def _index(self, pod: Manifest) -> int:
         annotations = pod["metadata"].get("annotations", {})
         return int(annotations.get(INDEX_ANNOTATION, len(self._succeeded)))
-
-    def _conclude(self, now: datetime) -> None:
-        """Set the final condition once no pod is running."""
-        if self._failure is not None:
-            self._set_condition("Failed", True, *self._failure, now)
-        elif len(self._succeeded) >= self._completions:
-            self._set_condition("Complete", True, "CompletionsReached", "", now)
-            self._job["status"]["completionTime"] = timestamp(now)
 
     def _set_condition(
         self, kind: str, holds: bool, reason: str, message: str, now: datetime

@@ -1,12 +1,20 @@
-"""The local scheduler and kubelet: starts and ends pods.
+"""The local scheduler and kubelet: starts and ends pods, each as processes of this machine.
 
 `cluster` calls `start_pending` and `collect` after every change. They update the status of pods as
 a kubelet does. A pod is Pending until its scheduling gates are removed and GPUs are free.
+
+A pod is started from the main thread, with `pid1` as its init process. A pipe, the lifeline, makes
+it die with `imagenetctl`. Every process of a pod has the pod's UID in its environment. So the
+processes of a pod are found even if its init process was killed.
 """
 
 import contextlib
+import os
 import selectors
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,13 +23,119 @@ from pathlib import Path
 
 from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.clusters.local import pods
-from imagenet_operator.clusters.local.addresses import AddressBlock
-from imagenet_operator.clusters.local.environments import Programs, is_member
-from imagenet_operator.clusters.local.gpus import Gpus
+from imagenet_operator.clusters.local import pid1, pods
+from imagenet_operator.clusters.local.environments import is_member
+from imagenet_operator.clusters.local.machine import Machine
 from imagenet_operator.clusters.local.objects import Objects, is_ending, timestamp
-from imagenet_operator.clusters.local.process import Launch, PodProcess
-from imagenet_operator.clusters.local.volumes import Volumes
+
+MARK = "IMAGENET_LOCAL_POD_UID"
+"""The environment variable of every process of a local pod."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The command, environment and files of one pod's program.
+
+    Attributes:
+        pod: The pod's name, shown in the list of processes.
+        uid: The pod's UID, which marks its processes.
+        command: Absolute path of the program, then its arguments.
+        environment: The whole environment of the program, without the mark.
+        folder: Its current directory.
+        log: The file to which standard output and error are appended.
+        shared: File descriptors (locks) that stay open while the pod runs.
+    """
+
+    pod: str
+    uid: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    folder: Path
+    log: Path
+    shared: tuple[int, ...] = ()
+
+
+class PodProcess:
+    """The running processes of one pod."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._uid = launch.uid
+        reader, self._lifeline = os.pipe2(os.O_CLOEXEC)
+        command = [sys.executable, "-I", "-S", pid1.__file__, launch.pod, str(reader)]
+        try:
+            with launch.log.open("ab") as log:
+                self._init = subprocess.Popen(
+                    [*command, *launch.command],
+                    env={**launch.environment, MARK: launch.uid},
+                    cwd=launch.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=(reader, *launch.shared),
+                    start_new_session=True,  # only imagenetctl gets Ctrl-C from the terminal
+                )
+        except BaseException:
+            os.close(self._lifeline)
+            raise
+        finally:
+            os.close(reader)
+        self._pidfd = os.pidfd_open(self._init.pid)
+        self._exit_code: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the pod's init process."""
+        return self._init.pid
+
+    def fileno(self) -> int:
+        """Return a descriptor that becomes readable when the pod ends."""
+        return self._pidfd
+
+    def terminate(self) -> None:
+        """Send SIGTERM, as at the start of a pod's grace period."""
+        self._init.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL to every process, as at the end of the grace period."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+            if self._exit_code is None:
+                self._init.send_signal(signal.SIGCONT)  # a stopped init process would not notice
+
+    def exit_code(self) -> int | None:
+        """Return the pod's exit code once no process is left; None while it runs."""
+        if self._exit_code is None:
+            code = self._init.poll()
+            if code is not None:
+                if code < 0:  # the init process was killed before it could kill its descendants
+                    kill_marked(self._uid)
+                    code = 128 - code
+                self._exit_code = code
+                self.kill()
+                os.close(self._pidfd)
+        return self._exit_code
+
+
+def marked(uid: str) -> list[int]:
+    """Return the ids of the running processes with a pod's mark."""
+    mark = f"{MARK}={uid}".encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+    return found
+
+
+def kill_marked(uid: str) -> None:
+    """Kill the processes with a pod's mark, until none is left."""
+    while processes := marked(uid):
+        for pid in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
 
 NODE = "this-machine"
 _MESSAGE_BYTES = 4096
@@ -29,35 +143,6 @@ _MESSAGE_BYTES = 4096
 _LOG_BYTES = 2048
 """Bytes of the log that replace a missing message."""
 _DEFAULT_GRACE_PERIOD_SECONDS = 30
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The resources of this machine for a run.
-
-    Attributes:
-        volumes: The claims.
-        addresses: The block of loopback addresses.
-        gpus: The GPUs.
-        programs: Finds the pods' commands.
-        environment: Variables of every pod.
-        images: The images that this machine replaces.
-        logs: The folder of the pods' logs.
-        scratch: The folder of their emptyDir volumes and termination messages.
-        slots: The most pods of one Job at the same time.
-        shared: File descriptors that stay open while a pod runs.
-    """
-
-    volumes: Volumes
-    addresses: AddressBlock
-    gpus: Gpus
-    programs: Programs
-    environment: Mapping[str, str]
-    images: frozenset[str]
-    logs: Path
-    scratch: Path
-    slots: int
-    shared: tuple[int, ...] = ()
 
 
 @dataclass
@@ -105,11 +190,11 @@ class Kubelet:
         for pod in self._objects.kind("Pod"):
             if pod["status"].get("phase") == "Pending" and not is_ending(pod):
                 if pod["spec"].get("schedulingGates"):
-                    self._set_unscheduled(pod, "SchedulingGated")
+                    _set_conditions(pod, {"PodScheduled": ("False", "SchedulingGated")})
                     continue
                 gpus = self._machine.gpus.take(pod["metadata"]["name"], pods.gpus(pod))
                 if gpus is None:
-                    self._set_unscheduled(pod, "Unschedulable")
+                    _set_conditions(pod, {"PodScheduled": ("False", "Unschedulable")})
                     continue
                 self._start(pod, gpus)
                 started = True
@@ -225,9 +310,6 @@ class Kubelet:
 
     def _log(self, pod: Manifest) -> Path:
         return self._machine.logs / f"{pod['metadata']['name']}.log"
-
-    def _set_unscheduled(self, pod: Manifest, reason: str) -> None:
-        _set_conditions(pod, {"PodScheduled": ("False", reason)})
 
     def _set_terminated(self, entry: _Running, code: int) -> None:
         pod = entry.pod

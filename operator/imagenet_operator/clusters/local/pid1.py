@@ -1,6 +1,6 @@
 """The first process of a local pod: an init process between `imagenetctl` and the program.
 
-`process.py` starts it as `python -I -S pid1.py POD LIFELINE PROGRAM ARGUMENT...`, where LIFELINE
+`kubelet.py` starts it as `python -I -S pid1.py POD LIFELINE PROGRAM ARGUMENT...`, where LIFELINE
 is the number of an inherited pipe's read end. It does what a container's init and its cgroup do in
 a cluster. It imports only a part of the standard library, to start in milliseconds:
 

@@ -13,9 +13,13 @@ from pathlib import Path, PurePosixPath
 
 from imagenet_operator.api import Manifest, strategies
 from imagenet_operator.clusters.interface import Unsupported
-from imagenet_operator.clusters.local.addresses import with_own_ports
-from imagenet_operator.clusters.local.gpus import RESOURCE, VISIBLE
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local.machine import (
+    GPU_RESOURCE,
+    VISIBLE_GPUS,
+    Volumes,
+    with_own_ports,
+)
+from imagenet_operator.manifests.labels import JOB_ROLE
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes' default of terminationMessagePath."""
@@ -26,7 +30,7 @@ _NAMES = re.compile(r"""(?<![^\s,"'])[a-z0-9][-a-z0-9]*(?:\.[a-z0-9][-a-z0-9]*)+
 # An escaped operator, or a reference up to the first ")".
 _EXPANDED = re.compile(r"\$\$|\$\(([^)]*)\)")
 
-_OWNED_VARIABLES = ("IMAGENET_*", "KUBERNETES_*", "JOB_COMPLETION_*", VISIBLE)
+_OWNED_VARIABLES = ("IMAGENET_*", "KUBERNETES_*", "JOB_COMPLETION_*", VISIBLE_GPUS)
 """Variables of any strategy; each strategy names its own."""
 
 _LISTENS_ON_ALL = "TF_CONFIG"
@@ -78,8 +82,17 @@ def check(pod: Manifest, images: frozenset[str]) -> None:
         Unsupported: It names what is not supported, and what to do instead.
     """
     spec = pod["spec"]
-    where = pod.get("metadata", {}).get("name") or _role(pod)
-    _check_others(where, spec)
+    metadata = pod.get("metadata", {})
+    where = metadata.get("name") or str((metadata.get("labels") or {}).get(JOB_ROLE, "pod"))
+    beside = {
+        "initContainers": spec.get("initContainers") or [],
+        "ephemeralContainers": spec.get("ephemeralContainers") or [],
+        "sidecars": spec["containers"][1:],
+    }
+    for kind, containers in beside.items():
+        if containers:
+            names = ", ".join(item["name"] for item in containers)
+            raise _unsupported(where, f"{kind} ({names})", "leave them out of the template")
     _check_container(where, spec["containers"][0], images)
     if spec.get("restartPolicy") != "Never":
         raise _unsupported(where, "restartPolicy other than Never", "leave it out")
@@ -93,19 +106,6 @@ def check(pod: Manifest, images: frozenset[str]) -> None:
             )
         if "items" in volume.get("secret", {}):
             raise _unsupported(where, "items of a secret", "mount the whole secret")
-
-
-def _check_others(where: str, spec: Manifest) -> None:
-    """Reject other containers than the program's."""
-    beside = {
-        "initContainers": spec.get("initContainers") or [],
-        "ephemeralContainers": spec.get("ephemeralContainers") or [],
-        "sidecars": spec["containers"][1:],
-    }
-    for kind, containers in beside.items():
-        if containers:
-            names = ", ".join(item["name"] for item in containers)
-            raise _unsupported(where, f"{kind} ({names})", "leave them out of the template")
 
 
 def _check_container(where: str, container: Manifest, images: frozenset[str]) -> None:
@@ -125,19 +125,14 @@ def _check_container(where: str, container: Manifest, images: frozenset[str]) ->
     if container.get("envFrom"):
         raise _unsupported(where, "envFrom", "write the variables under env")
     for variable in container.get("env", ()):
-        _check_variable(where, variable)
-
-
-def _check_variable(where: str, variable: Manifest) -> None:
-    source = variable.get("valueFrom")
-    if source is None:
-        return
-    if "fieldRef" not in source:
-        raise _unsupported(
-            where, f"{next(iter(source))} for {variable['name']}", "write a value instead"
-        )
-    # An unsupported reference would otherwise fail only when the pod starts.
-    _field({"metadata": {"name": where}}, source["fieldRef"]["fieldPath"], "", "")
+        source = variable.get("valueFrom")
+        if source is not None and "fieldRef" not in source:
+            raise _unsupported(
+                where, f"{next(iter(source))} for {variable['name']}", "write a value instead"
+            )
+        if source is not None:
+            # An unsupported reference would otherwise fail only when the pod starts.
+            _field({"metadata": {"name": where}}, source["fieldRef"]["fieldPath"], "", "")
 
 
 def _unsupported(where: str, what: str, instead: str) -> Unsupported:
@@ -146,16 +141,11 @@ def _unsupported(where: str, what: str, instead: str) -> Unsupported:
     )
 
 
-def _role(pod: Manifest) -> str:
-    labels = pod.get("metadata", {}).get("labels") or {}
-    return str(labels.get("training.imagenet.dev/job-role", "pod"))
-
-
 def gpus(pod: Manifest) -> int:
     """Return how many GPUs a pod requests."""
     resources = pod["spec"]["containers"][0].get("resources") or {}
     asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return int(asked.get(RESOURCE, 0))
+    return int(asked.get(GPU_RESOURCE, 0))
 
 
 def claims(pod: Manifest) -> list[str]:
@@ -224,7 +214,7 @@ def environment(pod: Manifest, given: Surroundings) -> dict[str, str]:
             if variable["name"] == _LISTENS_ON_ALL:
                 value = with_own_ports(value)
         variables[variable["name"]] = value
-    visible = {VISIBLE: ",".join(given.gpus)}
+    visible = {VISIBLE_GPUS: ",".join(given.gpus)}
     return {**given.environment, **visible, **variables}
 
 

@@ -12,7 +12,7 @@ from imagenet_operator.api.templates import own_program
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.environments import Programs, is_member
-from imagenet_operator.clusters.local.volumes import Volumes
+from imagenet_operator.clusters.local.machine import Volumes
 from imagenet_operator.manifests import preview, volumes
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.reconcile.decide import is_managed

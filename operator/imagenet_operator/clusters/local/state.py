@@ -120,31 +120,38 @@ class JobFolder:
             manifest: A valid ImageNetJob, as written by the user.
         """
         with self._writing():
-            return self._open(manifest)
-
-    def _open(self, manifest: Manifest) -> Opened:
-        former = self._read()
-        identity = identity_of(manifest)
-        if (
-            former is not None
-            and former["identity"] == identity
-            and not is_finished(former["job"].get("status", {}))
-        ):
-            self._run = former["run"]
-            job = {**manifest, "metadata": {**manifest["metadata"], **_assigned(former["job"])}}
-            job["status"] = _stilled(former["job"].get("status", {}), self._last_word())
-            resumed = bool(job["status"])
-        else:
-            self._run = former["run"] + 1 if former is not None else 1
-            job = {**manifest, "metadata": {**manifest["metadata"], **_new_metadata()}}
-            job.pop("status", None)
-            resumed = False
-            shutil.rmtree(self.logs, ignore_errors=True)
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        self.logs.mkdir(parents=True, exist_ok=True)
-        self.scratch.mkdir(parents=True, exist_ok=True)
-        self.save(job)
-        return Opened(job, self._run, resumed)
+            former = self._read()
+            identity = identity_of(manifest)
+            if (
+                former is not None
+                and former["identity"] == identity
+                and not is_finished(former["job"].get("status", {}))
+            ):
+                self._run = former["run"]
+                assigned = {key: former["job"]["metadata"][key] for key in _ASSIGNED}
+                # The last run or one of its pods last wrote a file then.
+                written = (self.path / "job.json", *self.logs.glob("*"))
+                ended = datetime.fromtimestamp(max(item.stat().st_mtime for item in written), UTC)
+                job = {**manifest, "status": _stilled(former["job"].get("status", {}), ended)}
+                resumed = bool(job["status"])
+            else:
+                self._run = former["run"] + 1 if former is not None else 1
+                # Results are stored by UID, so a UID is never reused: the results of a removed job
+                # stay.
+                assigned = {
+                    "uid": str(uuid.uuid4()),
+                    "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                    "generation": 1,
+                }
+                job = {key: value for key, value in manifest.items() if key != "status"}
+                resumed = False
+                shutil.rmtree(self.logs, ignore_errors=True)
+            job["metadata"] = {**manifest["metadata"], **assigned}
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            self.logs.mkdir(parents=True, exist_ok=True)
+            self.scratch.mkdir(parents=True, exist_ok=True)
+            self.save(job)
+            return Opened(job, self._run, resumed)
 
     def stored(self) -> Manifest | None:
         """Return the job with its status after the last run; None if there was none.
@@ -174,11 +181,6 @@ class JobFolder:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.rename(self.path / "job.json")
-
-    def _last_word(self) -> datetime:
-        """Return when the last run or one of its pods last wrote a file."""
-        written = (self.path / "job.json", *self.logs.glob("*"))
-        return datetime.fromtimestamp(max(item.stat().st_mtime for item in written), UTC)
 
     def _read(self) -> Manifest | None:
         try:
@@ -245,15 +247,6 @@ def identity_of(manifest: Manifest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _new_metadata() -> Manifest:
-    """Return the metadata that an API server sets on a new object.
-
-    Results are stored by UID, so a UID is never reused: the results of a removed job stay.
-    """
-    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"uid": str(uuid.uuid4()), "creationTimestamp": created, "generation": 1}
-
-
 def is_finished(status: Manifest) -> bool:
     """Whether a job has succeeded or failed, by its status."""
     return any(
@@ -279,11 +272,6 @@ def _stilled(status: Manifest, at: datetime) -> Manifest:
 def _stopped(written: Manifest, at: datetime) -> Manifest:
     stopped = deadlines.stop_clock(Clock.model_validate(written), at)
     return stopped.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def _assigned(job: Manifest) -> Manifest:
-    """Return the metadata that an earlier run set."""
-    return {key: job["metadata"][key] for key in _ASSIGNED}
 
 
 class _Document(BaseModel):

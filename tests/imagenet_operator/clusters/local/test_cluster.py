@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.clusters.interface import LocalError, Unsupported
-from imagenet_operator.clusters.local import addresses
+from imagenet_operator.clusters.local import machine
 from imagenet_operator.clusters.local.cluster import merge
 from imagenet_operator.reconcile.types import Event
 from support.cluster_driver import (
@@ -244,7 +244,7 @@ def test_a_killed_pod_of_a_job_is_replaced(driver: LocalDriver) -> None:
 def test_a_job_may_have_more_pods_than_there_are_addresses(
     driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(addresses, "LAST", addresses.FIRST + 2)
+    monkeypatch.setattr(machine, "LAST", machine.FIRST + 2)
 
     driver.create(batch_job(driver, "j", "true", completions=5, parallelism=2))
 

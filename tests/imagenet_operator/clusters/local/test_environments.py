@@ -1,5 +1,6 @@
 """Which environment of this machine a pod's program is taken from."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,3 +140,24 @@ def test_members_are_told_from_the_pods_of_preparation(name: str) -> None:
     members = [item for item in built if item["kind"] == "Pod"]
     assert templates and not any(map(environments.is_member, templates))
     assert members and all(map(environments.is_member, members))
+
+
+def test_programs_are_found_in_order(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        (folder / "program").touch(0o755)
+    (first / "data").touch(0o644)
+    (second / "data").touch(0o755)
+
+    assert environments.find_program("program", [first, second]) == first / "program"
+    assert environments.find_program("data", [first, second]) == second / "data"
+    assert environments.find_program("absent", [first, second]) is None
+    assert environments.find_program("/bin/sh", [first]) == Path("/bin/sh")
+
+
+def test_programs_beside_this_python_come_first() -> None:
+    folders = environments.program_folders({"PATH": "/usr/bin::/bin"})
+
+    assert folders == (Path(sys.executable).parent, Path("/usr/bin"), Path("/bin"))
+    assert Path("/bin") in environments.program_folders({}), "where the shell would look"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from imagenet_operator.clusters.interface import Unsupported
 from imagenet_operator.clusters.local import pods
+from imagenet_operator.clusters.local.machine import Volumes
 from imagenet_operator.clusters.local.pods import expand
-from imagenet_operator.clusters.local.volumes import Volumes
 
 Manifest = dict[str, Any]
 IMAGES = frozenset({"ours"})

@@ -8,8 +8,8 @@ from imagenet_operator.api import ImageNetJob
 from imagenet_operator.api.elastic_workers import worker_counts
 from imagenet_operator.clusters.interface import LocalError, Unsupported
 from imagenet_operator.clusters.local import environments, preflight
+from imagenet_operator.clusters.local.machine import Volumes
 from imagenet_operator.clusters.local.preflight import Needs
-from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.manifests.settings import DEFAULTS
 from support import job_table
 

@@ -10,12 +10,10 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import local_resources
-from imagenet_operator.clusters.local import addresses, pods, preflight
+from imagenet_operator.clusters.local import pods, preflight
 from imagenet_operator.clusters.local.cluster import LocalCluster
-from imagenet_operator.clusters.local.gpus import Gpus
-from imagenet_operator.clusters.local.kubelet import Machine
+from imagenet_operator.clusters.local.machine import Gpus, Machine, Volumes, claim_addresses
 from imagenet_operator.clusters.local.runner import LocalRun, View
-from imagenet_operator.clusters.local.volumes import Volumes
 from imagenet_operator.reconcile.policies import job_status
 from support.job_table import UID
 from support.processes import is_running, processes_with
@@ -67,7 +65,7 @@ def test_a_suspended_training_leaves_no_decoder(tmp_path: Path) -> None:
     job = ImageNetJob.model_validate(MANIFEST)
     settings = local_resources.settings(9090)
     decoders: list[int] = []
-    with closing(addresses.claim()) as block:
+    with closing(claim_addresses()) as block:
         machine = Machine(
             volumes=Volumes(tmp_path / "volumes", {}),
             addresses=block,

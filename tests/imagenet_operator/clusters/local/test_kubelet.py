@@ -11,13 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.clusters.local.process import (
-    MARK,
-    Launch,
-    PodProcess,
-    find_program,
-    program_folders,
-)
+from imagenet_operator.clusters.local.kubelet import MARK, Launch, PodProcess
 from support.processes import is_running, processes_with, wait_until
 
 # A program that leaves a child in a separate session, out of reach of process groups.
@@ -214,7 +208,7 @@ def test_shared_descriptors_stay_with_the_init_alone(pod: Pod) -> None:
 PARENT = """
 import sys, uuid
 from pathlib import Path
-from imagenet_operator.clusters.local.process import Launch, PodProcess
+from imagenet_operator.clusters.local.kubelet import Launch, PodProcess
 uid, folder, script, count = sys.argv[1:]
 pods = [
     PodProcess(
@@ -261,24 +255,3 @@ def children(pid: int) -> list[int]:
             if int(stat.rpartition(")")[2].split()[1]) == pid:
                 found.append(int(folder.name))
     return found
-
-
-def test_programs_are_found_in_order(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    for folder in (first, second):
-        folder.mkdir()
-        (folder / "program").touch(0o755)
-    (first / "data").touch(0o644)
-    (second / "data").touch(0o755)
-
-    assert find_program("program", [first, second]) == first / "program"
-    assert find_program("data", [first, second]) == second / "data"
-    assert find_program("absent", [first, second]) is None
-    assert find_program("/bin/sh", [first]) == Path("/bin/sh")
-
-
-def test_programs_beside_this_python_come_first() -> None:
-    folders = program_folders({"PATH": "/usr/bin::/bin"})
-
-    assert folders == (Path(sys.executable).parent, Path("/usr/bin"), Path("/bin"))
-    assert Path("/bin") in program_folders({}), "where the shell would look"

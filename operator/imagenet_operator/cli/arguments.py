@@ -1,0 +1,128 @@
+"""The parser of a command, and the arguments that several commands have.
+
+argparse turns the ArgumentTypeError of a type into ``error: argument --workdir: …`` and exit code
+2.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from imagenet_operator.cli import exit_codes
+
+DEFAULT_WORKDIR = Path("imagenet-work")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of a command, which refuses unknown options itself.
+
+    By default argparse leaves them to `imagenetctl`, whose usage names no option of a command.
+    """
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; exit with the usage of the command after an unknown argument."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
+"""To which `add_command` adds a command."""
+
+
+def add_command(
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    summary: str,
+    description: str,
+    examples: str = "",
+    epilog: str = "",
+) -> argparse.ArgumentParser:
+    """Declare a command.
+
+    Args:
+        commands: The commands so far.
+        name: Its name.
+        run: Runs it, and returns the exit code.
+        summary: What it does, in the list of all commands.
+        description: The same in its own help.
+        examples: Examples, which come before all exit codes.
+        epilog: Instead of both, the exit codes of a command that starts no program.
+    """
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=epilog or f"{examples}\n{exit_codes.HELP}",
+        formatter_class=argparse.HelpFormatter if epilog else argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_job_file(parser: argparse.ArgumentParser) -> None:
+    """Declare the file of a command that runs one job."""
+    parser.add_argument(
+        "file",
+        type=not_empty,
+        metavar="FILE",
+        help="the manifest of one ImageNetJob, or - for the standard input",
+    )
+
+
+def add_workdir(
+    parser: argparse.ArgumentParser, content: str, default: Path | None = DEFAULT_WORKDIR
+) -> None:
+    """Declare --workdir.
+
+    Args:
+        parser: The parser of a command.
+        content: What the folder is for.
+        default: The value without the option.
+    """
+    parser.add_argument(
+        "--workdir",
+        type=path,
+        default=default,
+        metavar="DIR",
+        help=f"{content} (default: ./{DEFAULT_WORKDIR})",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser, json: str) -> None:
+    """Declare --output, which is text or, for scripts, the named form of JSON."""
+    parser.add_argument(
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help=f"text, or {json} for scripts (default: text)",
+    )
+
+
+def path(text: str) -> Path:
+    """Read a path; an empty one would be the working directory."""
+    return Path(not_empty(text))
+
+
+def not_empty(text: str) -> str:
+    """Read a path that may be `-` or an address, or a name."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; write a path or a name")
+    return text
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Return a type of whole numbers of at least `least`."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        return int(text)
+
+    return read
