@@ -109,12 +109,14 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int | float:
         return float(text)
 
 
+def _number(loader: _Loader, node: yaml.ScalarNode) -> float:
+    return float(loader.construct_scalar(node))
+
+
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
 _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
-_Loader.add_constructor(
-    "tag:yaml.org,2002:float", lambda loader, node: float(loader.construct_scalar(node))
-)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def parse(text: str, source: str) -> list[Manifest]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from imagenet_operator.api.names import DNS_LABEL, LABEL_MAXIMUM
+from imagenet_operator.api.fields import DNS_LABEL, LABEL_MAXIMUM
 from imagenet_spec import names as shared
 
 CONTAINER = "main"

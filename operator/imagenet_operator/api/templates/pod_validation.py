@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from imagenet_operator.api.names import LABEL_MAXIMUM
+from imagenet_operator.api.fields import LABEL_MAXIMUM
 from imagenet_operator.api.quantities import parse
 from imagenet_operator.api.templates.conflicts import items
 from imagenet_operator.api.templates.own_program import MAIN_CONTAINER
