@@ -20,8 +20,7 @@ from imagenet_operator.api.fields import (
     Seconds,
     Time,
 )
-from imagenet_operator.api.immutability import IMMUTABILITY
-from imagenet_operator.api.size import GROWTH, SIZE
+from imagenet_operator.api.root_rules import GROWTH, IMMUTABILITY, SIZE
 from imagenet_operator.api.status import Status
 from imagenet_operator.api.training import TrainingSpec
 from imagenet_operator.api.volumes import SHARING_RULES

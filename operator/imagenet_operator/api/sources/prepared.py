@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from imagenet_operator.api.base import Model, Rule
-from imagenet_operator.api.buckets import BucketFolder
 from imagenet_operator.api.fields import (
     URL_RULE,
     ObjectName,
@@ -19,7 +18,7 @@ from imagenet_operator.api.fields import (
     Text,
     stays_below,
 )
-from imagenet_operator.api.sources.fields import SourceFields
+from imagenet_operator.api.sources.fields import BucketFolder, SourceFields
 from imagenet_spec.names import IMAGENET_SOURCE
 
 
