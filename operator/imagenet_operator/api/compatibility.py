@@ -1,8 +1,7 @@
-"""Rules between the parts of `spec`: which datasets, frameworks and strategies go together.
+"""The table of the combinations of framework, dataset format and strategy.
 
-Exactly the combinations in the table of framework, dataset format and strategy are possible. The
-rows follow from the strategies and formats in the frameworks' descriptors. Further rules are for a
-dataset in a bucket or on a server.
+Exactly the combinations in this table are possible. The rows follow from the strategies and formats
+in the frameworks' descriptors.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from imagenet_operator.api.base import Rule
-from imagenet_operator.api.capabilities import changed, listed, none_of, unchanged_cel
 from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_spec.frameworks import FRAMEWORKS
-from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER
 
 
 class Combination(NamedTuple):
@@ -96,59 +93,3 @@ def _format_rule(table: Table) -> Rule:
             f"write {' or '.join(formats[spec.training.framework])}",
         ),
     )
-
-
-_REMOTE_CEL = "has(self.dataset.source.prepared) && !has(self.dataset.source.prepared.claimName)"
-
-
-def _is_remote(spec: Any) -> bool:
-    return spec.dataset.source.fields.remote_url is not None
-
-
-REMOTE_RULES = (
-    Rule(
-        cel=f"!({_REMOTE_CEL}) || has(self.training.output)",
-        message="must be given: the dataset is on no volume, and the results need one",
-        field="training.output",
-        holds=lambda spec: not _is_remote(spec) or spec.training.output is not None,
-        hint="write {volume: {claimName: …}} or {volume: {size: 20Gi}}",
-    ),
-    Rule(
-        cel=f"!has(self.training.workers.cache) || ({_REMOTE_CEL})",
-        message="is for a dataset in a bucket or on a server",
-        field="training.workers.cache",
-        holds=lambda spec: spec.training.workers.cache is None or _is_remote(spec),
-        hint="remove it, or write dataset.source.prepared.s3",
-    ),
-    Rule(
-        cel=(
-            f"!({_REMOTE_CEL}) || !has(self.training.reader)"
-            " || self.training.reader != 'ImageRecordIter'"
-        ),
-        message="must not be ImageRecordIter, which reads only files on a volume",
-        field="training.reader",
-        holds=lambda spec: not _is_remote(spec) or spec.training.reader != "ImageRecordIter",
-        hint="write reader: Ordered",
-    ),
-    Rule(
-        cel=(
-            f"!({_REMOTE_CEL})"
-            f" || ({unchanged_cel(ONLY_IMAGE_RECORD_ITER, 'self.training.augmentation')})"
-        ),
-        message=(
-            "must not have these for a dataset in a bucket or on a server, which only the reader"
-            f" Ordered reads: {listed(ONLY_IMAGE_RECORD_ITER)}"
-        ),
-        field="training.augmentation",
-        holds=lambda spec: (
-            not _is_remote(spec) or not changed(spec.training.augmentation, ONLY_IMAGE_RECORD_ITER)
-        ),
-        explain=lambda spec: (
-            "Ordered has no "
-            + none_of(changed(spec.training.augmentation, ONLY_IMAGE_RECORD_ITER)),
-            "remove it, or copy it to a claim",
-        ),
-    ),
-)
-"""Such a job has no volume of its dataset: results need one, and only the ordered reader reads
-ranges."""

@@ -21,6 +21,7 @@ from imagenet_operator.api.fields import (
     Time,
 )
 from imagenet_operator.api.root_rules import GROWTH, IMMUTABILITY, SIZE
+from imagenet_operator.api.sources.prepared import REMOTE_RULES
 from imagenet_operator.api.status import Status
 from imagenet_operator.api.training import TrainingSpec
 from imagenet_operator.api.volumes import SHARING_RULES
@@ -127,7 +128,7 @@ class ImageNetJobSpec(Model):
     run_policy: RunPolicy = RunPolicy()
     """Clean-up, deadlines and limits."""
 
-    rules = (*compatibility.rules(), *SHARING_RULES, *compatibility.REMOTE_RULES)
+    rules = (*compatibility.rules(), *SHARING_RULES, *REMOTE_RULES)
 
     @property
     def schedule_timeout_seconds(self) -> int:

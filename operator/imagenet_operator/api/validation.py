@@ -23,8 +23,8 @@ from imagenet_operator.api.fields import FORMS
 from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob, ObjectMeta
 from imagenet_operator.api.load import Location, faults, path_of
 from imagenet_operator.api.schema import Schema
-from imagenet_operator.api.templates.pod_schema import nearest
-from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
+from imagenet_operator.api.templates import STANDARD, TemplateProfile
+from imagenet_operator.api.templates.pod_validation import nearest
 from imagenet_operator.errors import InvalidJob, Problem
 
 API_VERSION = f"{GROUP}/{VERSION}"

@@ -16,11 +16,10 @@ from typing import Any
 
 from imagenet_operator.api.base import Manifest, copied
 from imagenet_operator.api.quantities import parse
-from imagenet_operator.api.templates import template_problems
+from imagenet_operator.api.templates import STANDARD, TemplateProfile, template_problems
 from imagenet_operator.api.templates.conflicts import items
 from imagenet_operator.api.templates.own_program import OwnProgram
-from imagenet_operator.api.templates.pod_schema import without_misspelled
-from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
+from imagenet_operator.api.templates.pod_validation import without_misspelled
 from imagenet_operator.api.templates.strategic_merge import POD_TEMPLATE, strategic_merge
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names
