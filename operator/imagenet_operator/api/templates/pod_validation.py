@@ -238,28 +238,22 @@ def _plain(spec: Mapping[str, Any], field: str, path: str) -> Iterator[tuple[str
 
 def _misplaced(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
     """Reject fields that no pod would get, mostly because the level `spec` is missing."""
-    for name in map(str, template):
-        if name not in known_fields(ROOT) and not name.startswith("$"):
-            yield _problem(f"{path}.{name}", "is not a field of a pod template", _belongs(name))
-
-
-def _belongs(name: str) -> str:
-    places = _places()
-    if name in places:
-        return f"write it under {places[name].partition('.')[0]}"
-    if (meant := nearest(name, places)) is not None:
-        return f"did you mean {places[meant]}?"
-    return "remove it: a template has metadata and spec"
-
-
-@cache
-def _places() -> dict[str, str]:
-    """Return the paths of each field that a user may set in a template."""
-    return {
+    # The paths of each field that a user may set in a template.
+    places = {
         **{name: f"spec.{name}" for name in known_fields("PodSpec")},
         **{name: f"metadata.{name}" for name in ("labels", "annotations")},
         **{name: name for name in known_fields(ROOT)},
     }
+    for name in map(str, template):
+        if name in known_fields(ROOT) or name.startswith("$"):
+            continue
+        if name in places:
+            hint = f"write it under {places[name].partition('.')[0]}"
+        elif (meant := nearest(name, places)) is not None:
+            hint = f"did you mean {places[meant]}?"
+        else:
+            hint = "remove it: a template has metadata and spec"
+        yield _problem(f"{path}.{name}", "is not a field of a pod template", hint)
 
 
 def _images(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
@@ -270,21 +264,18 @@ def _images(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
         if isinstance(name, str) and ("image" in container or name not in found):
             found[name] = (place, container.get("image"))
     for name, (place, image) in found.items():
-        if not image:
-            yield _problem(f"{place}.image", *_without_image(name))
+        if image:
+            continue
+        if name == MAIN_CONTAINER:
+            what = "cannot be removed: the program needs one"
+            hint = "remove it, or write an image"
+        else:
+            what = f"is required: only the program's container, {MAIN_CONTAINER}, has a default"
+            hint = f"write it, or name the container {MAIN_CONTAINER}"
+        yield _problem(f"{place}.image", what, hint)
     for place, container in _plain(spec, "initContainers", path):
         if not container.get("image"):
             yield _problem(f"{place}.image", "is required", "write it")
-
-
-def _without_image(name: str) -> tuple[str, str]:
-    """Return what is wrong with a container of `containers`, and the remedy."""
-    if name == MAIN_CONTAINER:
-        return "cannot be removed: the program needs one", "remove it, or write an image"
-    return (
-        f"is required: only the program's container, {MAIN_CONTAINER}, has a default",
-        f"write it, or name the container {MAIN_CONTAINER}",
-    )
 
 
 def _names(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
@@ -339,12 +330,15 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _requests(resources: Mapping[str, Any], path: str) -> Iterator[Problem]:
     limits = _object(resources.get("limits"))
-    for name, wanted in _object(resources.get("requests")).items():
-        granted, place = limits.get(name), _place_of(str(name), path)
+    for key, wanted in _object(resources.get("requests")).items():
+        granted, name = limits.get(key), str(key)
+        place = _place_of(name, path)
         limit, request = _amount(granted), _amount(wanted)
         if limit is None or request is None:
             continue
-        if _is_whole(str(name)) and request != limit:
+        is_extended = "/" in name and "kubernetes.io/" not in name
+        # Kubernetes never overcommits these.
+        if (is_extended or name.startswith("hugepages-")) and request != limit:
             what = f"is {wanted}, and its limit {granted}: they must be equal for this resource"
             yield _problem(place, what, "remove it")
         elif request > limit:
@@ -358,12 +352,6 @@ def _amount(value: Any) -> Fraction | None:
         return parse(value)
     except ValueError:
         return None
-
-
-def _is_whole(resource: str) -> bool:
-    """Whether Kubernetes never overcommits a resource."""
-    is_extended = "/" in resource and "kubernetes.io/" not in resource
-    return is_extended or resource.startswith("hugepages-")
 
 
 def _toleration(toleration: Mapping[str, Any], path: str) -> Iterator[Problem]:
