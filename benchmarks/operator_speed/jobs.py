@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from imagenet_operator.api.run_policy import MANAGER
+from imagenet_operator.api.job import MANAGER
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from imagenet_operator.api.base import Manifest, Model
 from imagenet_operator.api.load import load
 from imagenet_operator.api.quantities import POSITIVE_BYTES
-from imagenet_operator.api.templates.profiles import TemplateProfile
+from imagenet_operator.api.templates import TemplateProfile
 from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests

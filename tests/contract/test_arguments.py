@@ -18,10 +18,10 @@ from imagenet_operator.api.base import Model
 from imagenet_operator.api.compatibility import COMBINATIONS
 from imagenet_operator.api.job import ImageNetJobSpec
 from imagenet_operator.api.networks import Network
-from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.options import OPERATOR_OPTIONS
 from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.api.strategies.single import Single
+from imagenet_operator.api.training import Optimizer
 from imagenet_operator.manifests.arguments import of_worker
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
 from imagenet_spec.program.kinds import StepDecay

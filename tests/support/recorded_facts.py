@@ -16,7 +16,7 @@ from typing import Any
 
 from imagenet_operator.api import crd, load
 from imagenet_operator.api import parse as parse_job
-from imagenet_operator.manifests.identity import training_hash
+from imagenet_operator.manifests.attempt import training_hash
 from imagenet_spec.metrics import TimePhase
 from imagenet_workloads.checkpoint.manifest import Position
 from imagenet_workloads.commands import train

@@ -1,6 +1,6 @@
 """Pod templates that name a Secret, one for each field of a pod that can.
 
-Found in the table of a pod's fields (`pod_schema`), and in no other list of them.
+Found in the table of a pod's fields (`pod_validation`), and in no other list of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from imagenet_operator.api.templates.pod_fields import ROOT
-from imagenet_operator.api.templates.pod_schema import known_fields
+from imagenet_operator.api.templates.pod_validation import known_fields
 
 NAME = "registry-login"
 

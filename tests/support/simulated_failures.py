@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from imagenet_operator.api.run_policy import RunPolicy
+from imagenet_operator.api.job import RunPolicy
 from imagenet_operator.manifests.dataset import PUBLISH
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from support.simulated_world import START, SimulatedWorld

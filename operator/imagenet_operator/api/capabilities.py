@@ -1,8 +1,13 @@
-"""Rules for what frameworks lack: networks, optimizers, augmentations and options.
+"""Rules for what frameworks, readers and deterministic training lack.
 
-The rules are derived from the frameworks' descriptors (`api.frameworks`). A job that uses what its
-framework lacks is rejected. Otherwise the program would train something else than the manifest
+The rules of frameworks are derived from their descriptors (`api.frameworks`). A job that uses what
+its framework lacks is rejected. Otherwise the program would train something else than the manifest
 specifies, or fail at the first batch after hours of preparation.
+
+`deterministic: true` refuses what cannot give the same bits each time. With two workers, a sum of
+gradients has the same bits in any order. MXNet's servers sum in the order of arrival, in its
+compiled code. So `parameterServer` takes at most two workers. Servers that sum in the order of
+ranks would have to be written and maintained outside MXNet.
 """
 
 from __future__ import annotations
@@ -180,14 +185,9 @@ def _image_record_iter() -> Rule:
     """Return the rule for jobs that ImageRecordIter reads, named or because of an augmentation."""
     lacking, others = ONLY_ORDERED, ONLY_IMAGE_RECORD_ITER
 
-    def holds(training: Any) -> bool:
-        varied, reader = training.augmentation, training.reader
-        is_read_by_it = reader == "ImageRecordIter" or (not reader and changed(varied, others))
-        return not is_read_by_it or not changed(varied, lacking)
-
     def explain(training: Any) -> tuple[str, str]:
         varied = training.augmentation
-        remedies = [name for name in (_named(others, varied), training.reader) if name]
+        remedies = [name for name in (listed(changed(varied, others)), training.reader) if name]
         return (
             f"ImageRecordIter has no {none_of(changed(varied, lacking))}",
             f"remove it, or remove {' and '.join(remedies)}",
@@ -200,13 +200,11 @@ def _image_record_iter() -> Rule:
         ),
         message=f"must not have these with ImageRecordIter as reader: {listed(lacking)}",
         field="augmentation",
-        holds=holds,
+        holds=lambda training: (
+            reads_in_order(training) or not changed(training.augmentation, lacking)
+        ),
         explain=explain,
     )
-
-
-def _named(names: Iterable[str], augmentation: Augmentation) -> str:
-    return listed(changed(augmentation, names))
 
 
 def _readers(framework: Framework) -> Rule:
@@ -355,5 +353,71 @@ def unchanged_cel(names: Iterable[str], augmentation: str = "self.augmentation")
     return " && ".join(clauses)
 
 
-RULES = tuple(rules())
+MOST_WORKERS = 2
+"""Workers of `parameterServer` with `deterministic`."""
+
+_OFF = "!(has(self.deterministic) && self.deterministic) || "
+_ELSEWHERE = "!has(self.strategy.parameterServer) || "
+
+
+def _only_deterministic(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda training: not training.deterministic or holds(training)
+
+
+IN_ORDER_CEL = (
+    f"(has(self.reader) ? self.reader == 'Ordered' : ({unchanged_cel(ONLY_IMAGE_RECORD_ITER)}))"
+)
+"""`reads_in_order` as a CEL expression over `spec.training`."""
+
+
+def reads_in_order(training: Any) -> bool:
+    """Whether the ordered reader reads the records, named or by default."""
+    if training.reader is not None:
+        return bool(training.reader == "Ordered")
+    return not changed(training.augmentation, ONLY_IMAGE_RECORD_ITER)
+
+
+def _store(training: Any) -> Any:
+    server = training.strategy.parameter_server
+    return None if server is None else server.kv_store
+
+
+_DETERMINISTIC = (
+    Rule(
+        cel=f"{_OFF}!(has(self.compile) && self.compile)",
+        message="must not be true with deterministic: compiled code may differ each time",
+        hint="remove compile or deterministic",
+        field="compile",
+        holds=_only_deterministic(lambda training: not training.compile),
+    ),
+    Rule(
+        cel=f"{_OFF}{_ELSEWHERE}self.strategy.parameterServer.kvStore != 'dist_async'",
+        message="must not be dist_async with deterministic: it applies gradients as they arrive",
+        hint="write kvStore: dist_sync, or remove deterministic",
+        field="strategy.parameterServer.kvStore",
+        holds=_only_deterministic(lambda training: _store(training) != "dist_async"),
+    ),
+    Rule(
+        cel=f"{_OFF}{_ELSEWHERE}self.workers.replicas <= {MOST_WORKERS}",
+        message=(
+            f"must be at most {MOST_WORKERS} with parameterServer and deterministic: servers sum "
+            "in the order of arrival"
+        ),
+        hint=f"write replicas: {MOST_WORKERS}, or another strategy",
+        field="workers.replicas",
+        holds=_only_deterministic(
+            lambda training: _store(training) is None or training.workers.replicas <= MOST_WORKERS
+        ),
+    ),
+    Rule(
+        cel=f"{_OFF}{IN_ORDER_CEL}",
+        message="must be Ordered with deterministic, without augmentations that only "
+        "ImageRecordIter has",
+        hint="write reader: Ordered",
+        field="reader",
+        holds=_only_deterministic(reads_in_order),
+    ),
+)
+
+RULES = (*rules(), *_DETERMINISTIC)
 """The rules for `spec.training`."""

@@ -55,9 +55,10 @@ def _strategy_rule(table: Table) -> Rule:
         return f"{framework} has no strategy {kind}", f"write {', or '.join(remedies)}"
 
     return Rule(
-        cel=_each(
-            {kind: [f for f, other in sorted(pairs) if other == kind] for kind in STRATEGIES},
-            "self.training.framework",
+        cel=" && ".join(
+            f"(!has(self.training.strategy.{kind}) || self.training.framework in"
+            f" {[framework for framework, other in sorted(pairs) if other == kind]})"
+            for kind in STRATEGIES
         ),
         message="must be a strategy of the framework",
         field="training.strategy",
@@ -91,11 +92,4 @@ def _format_rule(table: Table) -> Rule:
             f"{spec.training.framework} does not read {spec.dataset.preprocessing.format}",
             f"write {' or '.join(formats[spec.training.framework])}",
         ),
-    )
-
-
-def _each(allowed: dict[str, list[str]], field: str) -> str:
-    return " && ".join(
-        f"(!has(self.training.strategy.{kind}) || {field} in {values})"
-        for kind, values in allowed.items()
     )

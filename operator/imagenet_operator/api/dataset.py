@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from imagenet_operator.api.base import DefaultWhenRead, Model, OneOf, Rule, Unit
-from imagenet_operator.api.buckets import BucketFolder
 from imagenet_operator.api.fields import (
     SPLIT_DEFAULT,
     Count,
@@ -19,6 +18,7 @@ from imagenet_operator.api.fields import (
 )
 from imagenet_operator.api.frameworks import Format
 from imagenet_operator.api.sources import DATASET_RULES, Source
+from imagenet_operator.api.sources.fields import BucketFolder
 from imagenet_operator.api.volumes import VolumeClaim
 from imagenet_spec.frameworks import DEFAULT_FORMAT
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le
 
 from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, Unit
-from imagenet_operator.api.determinism import IN_ORDER_CEL, reads_in_order
+from imagenet_operator.api.capabilities import IN_ORDER_CEL, reads_in_order
 from imagenet_operator.api.fields import Seconds
 from imagenet_operator.api.strategies import DEVICES_CEL, STRATEGIES
 

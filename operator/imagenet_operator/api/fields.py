@@ -1,4 +1,4 @@
-"""The types of several fields: bounded texts and numbers, paths, times, templates.
+"""The types of several fields: names, bounded texts and numbers, paths, times, templates.
 
 Every text and list is bounded. The API server estimates the cost of a rule from the bounds, and
 rejects a CRD whose rules could cost too much.
@@ -15,12 +15,43 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from imagenet_operator.api.base import Rule, Unit
-from imagenet_operator.api.names import REPLICAS_MAXIMUM
 from imagenet_operator.api.quantities import POSITIVE_BYTES
 
 INT32_MAXIMUM = 2**31 - 1
 COUNT_MAXIMUM = 2**53
 """The largest integer that a double holds exactly, as many JSON parsers need."""
+
+LABEL_MAXIMUM = 63
+"""The longest DNS-1035 label (RFC 1035, section 2.3.4): pod host names, Services, labels."""
+
+DNS_LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""A DNS-1035 label: a Service's name may not start with a digit."""
+
+ATTEMPT_DIGITS = 8
+"""The largest number of an attempt: one a second for three years."""
+
+REPLICAS_MAXIMUM = 10_000
+"""The most members of a role, so that an index has up to four digits."""
+
+_LAST_ATTEMPT = 10**ATTEMPT_DIGITS - 1
+_CHILD_SUFFIXES = (
+    "-dataset",
+    "-output",
+    "-preparation",
+    "-index",
+    "-seal",
+    # A pod of an Indexed Job is named by its completion index and five random characters.
+    f"-pack-{10**5 - 1}-abcde",
+    f"-r{_LAST_ATTEMPT}",
+    f"-r{_LAST_ATTEMPT}-scheduler-0",
+    f"-r{_LAST_ATTEMPT}-rendezvous-0",
+    f"-r{_LAST_ATTEMPT}-server-{REPLICAS_MAXIMUM - 1}",
+    f"-r{_LAST_ATTEMPT}-worker-{REPLICAS_MAXIMUM - 1}",
+)
+
+JOB_NAME_MAXIMUM = LABEL_MAXIMUM - max(map(len, _CHILD_SUFFIXES))
+"""The longest name of a job whose longest child's name is still a label. The builders
+(`manifests.names`) create these names; the limit is here, because the CRD contains it."""
 
 Text = Annotated[str, MinLen(1), MaxLen(1024)]
 Message = Annotated[str, MaxLen(32768)]

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from annotated_types import Ge, Le
 from pydantic import Field
 
-from imagenet_operator.api import compatibility, elastic_workers, sharing
-from imagenet_operator.api.base import Model, Rule, TransitionRule
+from imagenet_operator.api import compatibility, elastic_workers
+from imagenet_operator.api.base import DefaultWhenRead, Model, Rule, TransitionRule, Unit
 from imagenet_operator.api.dataset import DatasetSpec
-from imagenet_operator.api.fields import Time
-from imagenet_operator.api.immutability import IMMUTABILITY
-from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
-from imagenet_operator.api.run_policy import RunPolicy
-from imagenet_operator.api.size import GROWTH, SIZE
-from imagenet_operator.api.sources import remote
+from imagenet_operator.api.fields import (
+    DNS_LABEL,
+    INT32_MAXIMUM,
+    JOB_NAME_MAXIMUM,
+    Count,
+    Manager,
+    Seconds,
+    Time,
+)
+from imagenet_operator.api.root_rules import GROWTH, IMMUTABILITY, SIZE
+from imagenet_operator.api.sources.prepared import REMOTE_RULES
 from imagenet_operator.api.status import Status
 from imagenet_operator.api.training import TrainingSpec
+from imagenet_operator.api.volumes import SHARING_RULES
 
 GROUP = "imagenet.dev"
 VERSION = "v1alpha1"
 KIND = "ImageNetJob"
+MANAGER = "imagenet.dev/imagenet-operator"
+"""The value of `managedBy` for this project's operator, which is also the default."""
 
 
 class ObjectMeta(Model):
@@ -49,6 +58,64 @@ class ObjectMeta(Model):
         return self.name or (f"{self.generate_name}xxxxx" if self.generate_name else "")
 
 
+class SchedulingPolicy(Model):
+    """Gang scheduling: all members of an attempt get nodes, or none keeps one."""
+
+    gang: Literal["Timeout", "Wait"] = "Timeout"
+    """Timeout withdraws an attempt that is not bound in time, without a charge, and tries again
+    later. Wait holds its pods by a scheduling gate until all of them fit."""
+
+    schedule_timeout_seconds: Seconds = 600
+    """The time in which all members of an attempt must be bound, with Timeout."""
+
+
+# The names are those of Kubeflow's runPolicy, if it has the field.
+class RunPolicy(Model):
+    """The policies for a job and its pods."""
+
+    clean_pod_policy: Literal["None", "Running", "All"] = "Running"
+    """The pods that are deleted when the job ends. None also keeps the failed pods of an attempt
+    until the next attempt fails."""
+
+    ttl_seconds_after_finished: Annotated[int, Ge(0), Le(INT32_MAXIMUM), Unit("seconds")] | None = (
+        None
+    )
+    """The time from the job's end to its deletion. Absent: it is not deleted."""
+
+    active_deadline_seconds: Seconds | None = None
+    """The longest time of training, over all attempts. Preparation, suspension, and waits
+    for nodes or for a restart do not count."""
+
+    preparation_deadline_seconds: Seconds | None = None
+    """The longest time of the preparation. Suspension does not count."""
+
+    start_deadline_seconds: Annotated[Seconds, DefaultWhenRead()] = 600
+    """The time after which a job fails that cannot start because of an image or the configuration
+    of its pods: a missing image, an invalid name, a missing Secret. It counts from the first such
+    error and ends when the error does. A slow pull does not count."""
+
+    progress_deadline_seconds: Seconds = 1800
+    """The time without progress after which an attempt fails. It ends hangs in which every pod
+    runs. It does not apply to an attempt whose metrics could never be read."""
+
+    backoff_limit: Count = 6
+    """The number of restarts after failed attempts before the job fails. Preemption, eviction and
+    node loss do not count."""
+
+    suspend: bool = False
+    """Stops the job and frees its nodes, until it is false again."""
+
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    """Gang scheduling."""
+
+    retention_policy: Literal["Retain", "Delete"] = "Retain"
+    """Whether the claims that the operator created outlive the job."""
+
+    managed_by: Manager | None = None
+    """The manager of the job: absent or ``imagenet.dev/imagenet-operator`` for this operator. It
+    ignores jobs with any other manager. Never changes."""
+
+
 class ImageNetJobSpec(Model):
     """The desired state: a dataset, and a network that is trained on it."""
 
@@ -61,7 +128,7 @@ class ImageNetJobSpec(Model):
     run_policy: RunPolicy = RunPolicy()
     """Clean-up, deadlines and limits."""
 
-    rules = (*compatibility.rules(), *sharing.RULES, *remote.RULES)
+    rules = (*compatibility.rules(), *SHARING_RULES, *REMOTE_RULES)
 
     @property
     def schedule_timeout_seconds(self) -> int:

@@ -1,20 +1,57 @@
 """Reads manifests from a file as `kubectl apply -f` does.
 
 PyYAML differs from Kubernetes: it accepts duplicate keys, and parses ``1e-4`` as text, ``1:30`` as
-ninety, and dates. This loader corrects all four, and `plain` rejects what JSON lacks.
+ninety, and dates. This loader corrects all four.
+
+YAML has more than JSON, and so than an API server can receive: binary data, sets, times, numbers of
+any size, and recursive aliases. `faults` finds them in every parsed document, and `validate` asks
+it about documents of other origin.
 """
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from imagenet_operator.api import plain
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.errors import UnreadableManifest
+from imagenet_operator.errors import Problem, UnreadableManifest
+
+Location = Sequence[str | int]
+"""The path of a field, from the manifest's root."""
+
+DEPTH_MAXIMUM = 100
+"""The deepest nesting of lists and objects. A pod template needs a dozen; Python's limit is some
+hundreds."""
+
+VALUES_MAXIMUM = 100_000
+"""The most values of a document. Aliases are expanded, so ten lines of YAML could need more memory
+than any machine has."""
+
+_Fault = tuple[str, str]
+"""The problem of a value, and what to write instead."""
+
+_FOREIGN: tuple[tuple[type | tuple[type, ...], _Fault], ...] = (
+    ((bytes, bytearray), ("is binary data (!!binary)", "write it as text in quotes")),
+    (date, ("is a time (!!timestamp)", "write it as text in quotes")),
+    ((set, frozenset), ("is a set (!!set)", "write a list")),
+    (tuple, ("is a pair (!!omap or !!pairs)", "write an object")),
+    (object, ("is a Python object", "write a JSON value")),
+)
+_NO_NUMBER = ("is not a finite number of at most 308 digits", "write one")
+_HALF = ("holds half of a character (a lone surrogate)", "write the whole one")
+_KEY = ("has a key that is not text", "write it in quotes")
+_ITSELF = ("contains itself", "write the values without an alias")
+_DEEP = (f"is nested more than {DEPTH_MAXIMUM} deep", "write fewer levels")
+_LARGE = (
+    f"has more than {VALUES_MAXIMUM} values with every alias written out",
+    "leave some of them out",
+)
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o?[0-7]+)$")
 _OCTAL = re.compile(r"[-+]?0[0-7]+")
@@ -67,7 +104,7 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     try:
         return int(text, 8 if _OCTAL.fullmatch(text) else 0)
     except ValueError:
-        # Python parses up to 4300 digits. Longer numbers become infinity, as 1e999 does; `plain`
+        # Python parses up to 4300 digits. Longer numbers become infinity, as 1e999 does; `faults`
         # rejects both with their field.
         return float(text)
 
@@ -120,25 +157,20 @@ def documents(text: str, source: str) -> list[Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise UnreadableManifest(source, f"{place}{_in_words(error)}") from error
+        problem = str(error.problem)
+        if mark is not None and mark.buffer is not None and mark.buffer[mark.pointer :][:1] == "\t":
+            problem = "a tab cannot indent; write spaces"
+        raise UnreadableManifest(source, f"{place}{problem}") from error
     except yaml.YAMLError as error:
         raise UnreadableManifest(source, f"is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError:
         raise UnreadableManifest(source, "is too deeply nested") from None
     found = [document for document in read if document is not None]
     for number, document in enumerate(found, start=1):
-        for problem in plain.faults(document):
+        for fault in faults(document):
             place = f"document {number}: " if len(found) > 1 else ""
-            raise UnreadableManifest(source, f"{place}{problem}")
+            raise UnreadableManifest(source, f"{place}{fault}")
     return found
-
-
-def _in_words(error: yaml.MarkedYAMLError) -> str:
-    """Return what is wrong at the mark, and for a tab also what to write."""
-    mark = error.problem_mark
-    if mark is not None and mark.buffer is not None and mark.buffer[mark.pointer :][:1] == "\t":
-        return "a tab cannot indent; write spaces"
-    return str(error.problem)
 
 
 def load(path: Path) -> list[Manifest]:
@@ -160,3 +192,73 @@ def load(path: Path) -> list[Manifest]:
     except UnicodeDecodeError as error:
         raise UnreadableManifest(str(path), "is not UTF-8 text") from error
     return parse(text, str(path))
+
+
+def faults(document: Any) -> Iterator[Problem]:
+    """Yield every field of a document whose value is not valid in JSON.
+
+    A key may be a number, true or false: `kubectl apply` and Python both convert it to text.
+    """
+    for number, (location, fault) in enumerate(_walk(document, (), ()), start=1):
+        if number > VALUES_MAXIMUM:
+            location, fault = (), _LARGE
+        if fault is not None:
+            path = path_of(location[:4]) + "…" if fault is _DEEP else path_of(location)
+            yield Problem(path, *fault, "document")
+        if fault is _LARGE:
+            return
+
+
+def _walk(
+    value: Any, location: tuple[str | int, ...], above: tuple[int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], _Fault | None]]:
+    """Yield the path of every value, and its problem if any.
+
+    Args:
+        value: The first value.
+        location: Its path.
+        above: The identities of the lists and objects around it.
+    """
+    if not isinstance(value, dict | list):
+        yield location, _fault(value)
+    elif id(value) in above:
+        yield location, _ITSELF
+    elif len(above) == DEPTH_MAXIMUM:
+        yield location, _DEEP
+    elif isinstance(value, list):
+        yield location, None
+        for index, child in enumerate(value):
+            yield from _walk(child, (*location, index), (*above, id(value)))
+    else:
+        yield location, None if all(map(_is_key, value)) else _KEY
+        for key, child in value.items():
+            if _is_key(key):
+                yield from _walk(child, (*location, str(key)), (*above, id(value)))
+
+
+def _is_key(key: Any) -> bool:
+    return isinstance(key, str | int | float) and _fault(key) is None
+
+
+def _fault(value: Any) -> _Fault | None:
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        # False for nan too; integers of any length are compared exactly.
+        return None if -sys.float_info.max <= value <= sys.float_info.max else _NO_NUMBER
+    if isinstance(value, str):
+        try:
+            # JSON escapes a character beyond 16 bits as a surrogate pair, which YAML reads as two.
+            value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            return _HALF
+        return None
+    return next(fault for kinds, fault in _FOREIGN if isinstance(value, kinds))
+
+
+def path_of(location: Location) -> str:
+    """Format a field's path as the API server does: ``spec.training.model.imageShape[0]``."""
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return path.removeprefix(".")

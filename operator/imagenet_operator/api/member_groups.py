@@ -80,9 +80,11 @@ def bounded(members: Sequence[MemberStatus], listed: int = LISTED) -> tuple[Memb
     first = heapq.nsmallest(FIRST_FAILURES, failed, key=_end)
     results = (item for item in members if is_result(item))
     whole = {item.name for item in chain(first, [next(results, None)]) if item is not None}
-    shorten = _shortened if len(members) <= listed else _lean
+    is_small = len(members) <= listed
     return tuple(
-        _whole(item) if item.name in whole and item.message is not None else shorten(item)
+        _cut(item, WORDS_MAXIMUM)
+        if item.name in whole and item.message is not None
+        else (_cut(item, SHORT_MAXIMUM) if is_small else _lean(item))
         for item in members
     )
 
@@ -125,16 +127,11 @@ def _end(member: MemberStatus) -> tuple[datetime, bool]:
     return member.finished_at or _EPOCH, member.message is None
 
 
-def _whole(member: MemberStatus) -> MemberStatus:
-    if len(member.message or "") * 4 <= WORDS_MAXIMUM:
+def _cut(member: MemberStatus, maximum: int) -> MemberStatus:
+    """Return a member with the end of its message, of so many UTF-8 bytes at most."""
+    if len(member.message or "") * 4 <= maximum:
         return member
-    return member.model_copy(update={"message": tail(member.message or "", WORDS_MAXIMUM)})
-
-
-def _shortened(member: MemberStatus) -> MemberStatus:
-    if member.message is None or len(member.message) * 4 <= SHORT_MAXIMUM:
-        return member
-    return member.model_copy(update={"message": tail(member.message, SHORT_MAXIMUM)})
+    return member.model_copy(update={"message": tail(member.message or "", maximum)})
 
 
 def _lean(member: MemberStatus) -> MemberStatus:
@@ -177,7 +174,9 @@ def _members(group: MemberGroup) -> Iterator[MemberStatus]:
     }
     first = MemberStatus.model_construct(name="", finished_at=group.first_finished_at, **shared)
     other = first.model_copy(update={"finished_at": group.last_finished_at})
-    for place, index in enumerate(_indices(match[2])):
+    ranges = (part.partition("-") for part in match[2].split(","))
+    indices = chain.from_iterable(range(int(a), int(b or a) + 1) for a, _, b in ranges)
+    for place, index in enumerate(indices):
         uid = (group.uids or "")[place * _FINGERPRINT : (place + 1) * _FINGERPRINT]
         own = {"name": f"{match[1]}{index}", "uid": f"{_MARK}{uid}" if uid else None}
         yield (other if place else first).model_copy(update=own)
@@ -189,12 +188,6 @@ def _ranges(indices: Sequence[int]) -> str:
     ends = [*(start - 1 for start in starts[1:]), len(indices) - 1]
     pairs = ((indices[start], indices[end]) for start, end in zip(starts, ends, strict=True))
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
-
-
-def _indices(ranges: str) -> Iterator[int]:
-    for part in ranges.split(","):
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
 
 
 def _position(member: MemberStatus) -> tuple[int, int, str]:

@@ -61,7 +61,8 @@ def render() -> str:
 
 def _sections(model: type[Model], path: str, node: Schema) -> Iterator[str]:
     """Yield the section of a model, then those of the models below it."""
-    lines = [f"## {path}", "", f"{_one_line(model.__doc__)}", ""]
+    description = " ".join((model.__doc__ or "").split()).replace("``", "`")
+    lines = [f"## {path}", "", description, ""]
     lines += ["| field | type | default | constraint | |", "|---|---|---|---|---|"]
     hints = get_type_hints(model, include_extras=True)
     below: list[tuple[type[Model], str, Schema]] = []
@@ -71,9 +72,16 @@ def _sections(model: type[Model], path: str, node: Schema) -> Iterator[str]:
         shown = {**child, "default": field.default} if schema.is_default_when_read(field) else child
         lines.append(_row(alias, shown, field.is_required(), schema.unit(hints[name])))
         if inner := _model_in(hints[name]):
-            below.append((inner, *_step_into(f"{path}.{alias}", child)))
+            place = f"{path}.{alias}"
+            if child["type"] == "array":
+                place, child = f"{place}[]", child["items"]
+            elif "additionalProperties" in child:
+                place, child = f"{place}.*", child["additionalProperties"]
+            below.append((inner, place, child))
     if model.rules:
-        lines += ["", *(f"- {_rule(rule.field, rule.message)}" for rule in model.rules)]
+        lines.append("")
+    for rule in model.rules:
+        lines.append(f"- {f'`{rule.field}`: ' if rule.field else ''}{rule.message}.")
     yield "\n".join([*lines, ""])
     for inner, place, child in below:
         yield from _sections(inner, place, child)
@@ -83,16 +91,14 @@ def _row(name: str, node: Schema, required: bool, unit: str | None) -> str:
     text = node["description"]
     if unit:
         text = text.removesuffix(f" Unit: {unit}.")
-    default = "required" if required else _default(node)
+    default, value = "", node.get("default")
+    if required:
+        default = "required"
+    elif value is not None and not isinstance(value, dict):
+        # An object's default is that of its fields, which have their own rows.
+        default = f"`{str(value).lower() if isinstance(value, bool) else value}`"
     cells = (f"`{name}`", _type(node), default, _constraint(node, unit), text)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _default(node: Schema) -> str:
-    value = node.get("default")
-    if value is None or isinstance(value, dict):
-        return ""  # An object's default is that of its fields, which have their own rows.
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _type(node: Schema) -> str:
@@ -109,21 +115,17 @@ def _type(node: Schema) -> str:
 def _constraint(node: Schema, unit: str | None) -> str:
     inner = node["items"] if node["type"] == "array" else node
     parts = [", ".join(f"`{choice}`" for choice in inner["enum"])] if "enum" in inner else []
-    parts += [_range(inner), _size(node)]
+    least, most = inner.get("minimum"), inner.get("maximum")
+    words = "above" if inner.get("exclusiveMinimum") else "≥"
+    bounds = [f"{words} {least}"] if least is not None else []
+    if most is not None and most < schema.INT32_MAXIMUM:
+        bounds.append(f"≤ {most}")
+    parts += [", ".join(bounds), _size(node)]
     if pattern := inner.get("pattern"):
         parts.append(FORMS[pattern])
     if unit:
         parts.append(unit)
     return "; ".join(filter(None, parts))
-
-
-def _range(node: Schema) -> str:
-    least, most = node.get("minimum"), node.get("maximum")
-    words = "above" if node.get("exclusiveMinimum") else "≥"
-    bounds = [f"{words} {least}"] if least is not None else []
-    if most is not None and most < schema.INT32_MAXIMUM:
-        bounds.append(f"≤ {most}")
-    return ", ".join(bounds)
 
 
 def _size(node: Schema) -> str:
@@ -135,10 +137,6 @@ def _size(node: Schema) -> str:
     return f"{most} {words}" if least == most else f"at most {most} {words}"
 
 
-def _rule(field: str, message: str) -> str:
-    return f"`{field}`: {message}." if field else f"{message}."
-
-
 def _model_in(hint: Any) -> type[Model] | None:
     """Return the model in a type, also in Optional, lists and maps."""
     if isinstance(hint, type) and issubclass(hint, Model):
@@ -146,14 +144,6 @@ def _model_in(hint: Any) -> type[Model] | None:
     if get_origin(hint) is None:
         return None
     return next(filter(None, map(_model_in, get_args(hint))), None)
-
-
-def _step_into(path: str, node: Schema) -> tuple[str, Schema]:
-    if node["type"] == "array":
-        return f"{path}[]", node["items"]
-    if "additionalProperties" in node:
-        return f"{path}.*", node["additionalProperties"]
-    return path, node
 
 
 def _combinations() -> str:
@@ -189,7 +179,3 @@ def _options() -> str:
     lines += ["| option of imagenet-train | set by |", "|---|---|"]
     lines += [f"| `{option}` | `{field}` |" for option, field in OPERATOR_OPTIONS.items()]
     return "\n".join([*lines, ""])
-
-
-def _one_line(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("``", "`")

@@ -8,15 +8,11 @@ status that is written next.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 
 from imagenet_operator.api import member_groups, schema, validation
 from imagenet_operator.api.base import Manifest, Model, copied
@@ -69,21 +65,18 @@ def read(document: Manifest) -> StoredJob:
     """Return a job as the API server has stored it."""
     try:
         return StoredJob(_with_members(ImageNetJob.model_validate(document)))
-    except ValidationError:
-        job = ImageNetJob.model_construct(
-            metadata=_readable(ObjectMeta, document["metadata"]),
-            spec=_constructed(ImageNetJobSpec, document.get("spec")),
-            status=_readable(Status, document.get("status")),
-        )
-    job = _with_members(job)
-    try:
-        ImageNetJobSpec.model_validate(document.get("spec"))
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        problems = [validation.problem({**item, "loc": ("spec", *item["loc"])}) for item in found]
-        is_newer = any(item["type"] in _OF_ANOTHER_VERSION for item in found)
-        return StoredJob(job, tuple(problems), is_newer)
-    return StoredJob(job)
+        found = [item for item in error.errors(include_url=False) if item["loc"][0] == "spec"]
+    job = ImageNetJob.model_construct(
+        metadata=_readable(ObjectMeta, document["metadata"]),
+        spec=_constructed(ImageNetJobSpec, document.get("spec")),
+        status=_readable(Status, document.get("status")),
+    )
+    return StoredJob(
+        _with_members(job),
+        tuple(map(validation.problem, found)),
+        is_of_another_version=any(item["type"] in _OF_ANOTHER_VERSION for item in found),
+    )
 
 
 def carried(former: Any, status: Status) -> Manifest:
@@ -131,16 +124,7 @@ def read_known(model: type[Readable], text: str) -> Readable:
     Raises:
         ValidationError: The text is no JSON, or its known fields are invalid.
     """
-    try:
-        return model.model_validate_json(text)
-    except ValidationError as error:
-        extra = [item["loc"] for item in error.errors() if item["type"] == "extra_forbidden"]
-        if not extra:
-            raise
-    value = json.loads(text)
-    for location in extra:
-        _remove(value, location)
-    return model.model_validate(value)
+    return model.model_validate_json(text, extra="ignore")
 
 
 def _with_members(job: ImageNetJob) -> ImageNetJob:
@@ -175,71 +159,62 @@ def _readable(model: type[Readable], value: Any) -> Readable:
     value = copied(value) if isinstance(value, dict) else {}
     while True:
         try:
-            return model.model_validate(value)
+            return model.model_validate(value, extra="ignore")
         except ValidationError as error:
-            wrong = {_left_out(item) for item in error.errors(include_url=False)}
+            # An object without a required field is left out as a whole.
+            wrong = {
+                item["loc"][:-1] if item["type"] == "missing" else item["loc"]
+                for item in error.errors(include_url=False)
+            }
         # The last items of a list first, so that the indices of others stay.
-        for location in sorted(wrong, reverse=True):
-            _remove(value, location)
-
-
-def _left_out(error: ErrorDetails) -> tuple[Any, ...]:
-    """Return the location to leave out: an object without a required field as a whole."""
-    return error["loc"][:-1] if error["type"] == "missing" else error["loc"]
-
-
-def _remove(value: Any, location: tuple[Any, ...]) -> None:
-    *parents, last = location
-    for step in parents:
-        value = value[step]
-    del value[last]
+        for *parents, last in sorted(wrong, reverse=True):
+            holder = value
+            for step in parents:
+                holder = holder[step]
+            del holder[last]
 
 
 def _constructed(model: type[Model], value: Any) -> Any:
-    """Return a model that is not validated: fields that are not accepted are `_unvalidated`."""
+    """Return a model that is not validated.
+
+    A field that is not accepted has its default, or the parts of its model that are; a required one
+    the stored value, if it is of the right type, an empty model or None.
+    """
     given = value if isinstance(value, dict) else {}
     fields = {}
     for name, field in model.model_fields.items():
         stored = given.get(field.alias or name)
-        if stored is None:
-            fields[name] = _absent(field)
-            continue
-        try:
-            fields[name] = _adapter(model, name).validate_python(stored)
-        except ValidationError as error:
-            fields[name] = _unvalidated(field, stored, error)
+        inner = _model_of(field.annotation)
+        errors: set[str] = set()
+        if stored is not None:
+            try:
+                fields[name] = _adapter(model, name).validate_python(stored)
+                continue
+            except ValidationError as error:
+                errors = {item["type"] for item in error.errors(include_url=False)}
+        if inner is not None and isinstance(stored, dict):
+            fields[name] = _constructed(inner, stored)
+        elif not field.is_required():
+            fields[name] = field.get_default(call_default_factory=True)
+        elif errors and errors <= _OF_ANOTHER_VERSION:
+            # A number beyond a bound is still a number.
+            fields[name] = stored
+        else:
+            fields[name] = None if inner is None else _constructed(inner, {})
     return model.model_construct(**fields)
 
 
-def _absent(field: FieldInfo) -> Any:
-    """Return the default of a field; of a required one, an empty model or None."""
-    if not field.is_required():
-        return field.get_default(call_default_factory=True)
-    inner = _model_of(field)
-    return None if inner is None else _constructed(inner, {})
-
-
-def _unvalidated(field: FieldInfo, stored: Any, error: ValidationError) -> Any:
-    """Return a value for a field whose stored value is not accepted."""
-    inner = _model_of(field)
-    if inner is not None and isinstance(stored, dict):
-        return _constructed(inner, stored)
-    kinds = {item["type"] for item in error.errors(include_url=False)}
-    # A number beyond a bound is still a number.
-    return stored if field.is_required() and kinds <= _OF_ANOTHER_VERSION else _absent(field)
+def _model_of(annotation: Any) -> type[Model] | None:
+    """Return the model that a field of this type holds; None if it holds another type."""
+    for kind in (annotation, *get_args(annotation)):
+        if isinstance(kind, type) and issubclass(kind, Model):
+            return kind
+    return None
 
 
 @cache
 def _adapter(model: type[Model], name: str) -> TypeAdapter[Any]:
     return TypeAdapter(model.model_fields[name].rebuild_annotation())
-
-
-def _model_of(field: FieldInfo) -> type[Model] | None:
-    """Return the model that a field holds; None if it holds another type."""
-    options: Iterable[Any] = (field.annotation, *get_args(field.annotation))
-    return next(
-        (item for item in options if isinstance(item, type) and issubclass(item, Model)), None
-    )
 
 
 @cache
@@ -268,12 +243,11 @@ def _merged(former: Any, understood: Any, new: Any, node: schema.Schema) -> Any:
         return merged
     if isinstance(former, list) and isinstance(new, list) and _KEYS in node:
         (key,) = node[_KEYS]
-        items = [_by_key(value, key) for value in (former, understood, new)]
-        each = {"properties": dict.fromkeys(items[0], node["items"])}
-        return list(_merged(items[0], items[1], items[2], each).values())
+        # The objects of each list by the field that identifies them.
+        stored, known, written = (
+            {item[key]: item for item in items if isinstance(item, dict) and key in item}
+            for items in (former, understood, new)
+        )
+        each = {"properties": dict.fromkeys(stored, node["items"])}
+        return list(_merged(stored, known, written, each).values())
     return new
-
-
-def _by_key(items: Any, key: str) -> Manifest:
-    """Return the objects of a list by the field that identifies them."""
-    return {item[key]: item for item in items if isinstance(item, dict) and key in item}

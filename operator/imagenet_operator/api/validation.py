@@ -2,22 +2,29 @@
 
 The order is that of the API server, so the user sees the same errors: unknown fields, types and
 constraints first, then the rules between valid fields. Rules are evaluated in Python; tests compare
-them with their CEL.
+them with their CEL. The hints what to write instead are this module's; they follow from the schema.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from imagenet_operator.api import extra_arguments, hints, plain, templates
+from imagenet_operator.api import extra_arguments, templates
 from imagenet_operator.api.base import Manifest, Model
-from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob
-from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
+from imagenet_operator.api.crd import root_schema
+from imagenet_operator.api.fields import FORMS
+from imagenet_operator.api.job import GROUP, KIND, VERSION, ImageNetJob, ObjectMeta
+from imagenet_operator.api.load import Location, faults, path_of
+from imagenet_operator.api.schema import Schema
+from imagenet_operator.api.templates import STANDARD, TemplateProfile
+from imagenet_operator.api.templates.pod_validation import nearest
 from imagenet_operator.errors import InvalidJob, Problem
 
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -41,7 +48,11 @@ def validate(
         job = _read(document)
     except ValidationError as error:
         return [
-            problem(details) for details in error.errors(include_url=False) if not _is_echo(details)
+            problem(details)
+            for details in error.errors(include_url=False)
+            # A list counts as too short also if one of its items is invalid.
+            if details["type"] != "too_short"
+            or len(details["input"]) < details["ctx"]["min_length"]
         ]
     if previous is not None:
         job = job.model_copy(update={"status": previous.status})
@@ -74,7 +85,7 @@ def _document_problems(document: Any) -> list[Problem]:
     if not isinstance(document, dict):
         what = "nothing" if document is None else type(document).__name__
         return [Problem("", f"is {what}, not an object", f"write kind: {KIND}", "document")]
-    if problems := list(plain.faults(document)):
+    if problems := list(faults(document)):
         return problems
     return [
         Problem(
@@ -100,7 +111,7 @@ def _without_nulls(value: Any, location: tuple[str | int, ...]) -> Any:
 
     Integers written as 8.0 become 8, as in the API server. Free-form objects stay unchanged.
     """
-    node = hints.node_at(location) or {}
+    node = _node_at(location) or {}
     if isinstance(value, dict) and "properties" in node:
         known = node["properties"]
         return {
@@ -123,17 +134,14 @@ def _broken_rules(model: Model, path: str) -> Iterator[Problem]:
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         place = ".".join(filter(None, (path, field.alias or name)))
-        for suffix, child in _models(value):
-            yield from _broken_rules(child, place + suffix)
-
-
-def _models(value: Any) -> Iterator[tuple[str, Model]]:
-    if isinstance(value, Model):
-        yield "", value
-    elif isinstance(value, tuple):
-        for index, child in enumerate(value):
+        children = (
+            {f"{place}[{index}]": child for index, child in enumerate(value)}
+            if isinstance(value, tuple)
+            else {place: value}
+        )
+        for child_place, child in children.items():
             if isinstance(child, Model):
-                yield f"[{index}]", child
+                yield from _broken_rules(child, child_place)
 
 
 _Wording = Callable[[ErrorDetails], tuple[str, str | None]]
@@ -142,7 +150,7 @@ _Wording = Callable[[ErrorDetails], tuple[str, str | None]]
 def _type(words: str) -> _Wording:
     return lambda error: (
         f"must be {words}, not {_shown(error['input'])}",
-        hints.for_type(error["loc"], error["input"]),
+        _hint_for_type(error["loc"], error["input"]),
     )
 
 
@@ -162,15 +170,15 @@ def _size(words: str, key: str) -> _Wording:
 
 
 _WORDINGS: dict[str, _Wording] = {
-    "missing": lambda error: ("is required", hints.for_missing(error["loc"])),
-    "extra_forbidden": lambda error: ("unknown field", hints.for_unknown(error["loc"])),
+    "missing": lambda error: ("is required", f"write {_kind_of(_node_at(error['loc']) or {})}"),
+    "extra_forbidden": lambda error: ("unknown field", _hint_for_unknown(error["loc"])),
     "literal_error": lambda error: (
         f"{_shown(error['input'])} is not possible",
-        hints.for_choice(error["loc"], error["input"]),
+        _hint_for_choice(error["loc"], error["input"]),
     ),
     "string_pattern_mismatch": lambda error: (
         f"{_shown(error['input'])} is malformed",
-        hints.for_pattern(error["ctx"]["pattern"]),
+        f"write {form}" if (form := FORMS.get(error["ctx"]["pattern"])) else None,
     ),
     "int_type": _type("an integer"),
     "int_from_float": _type("an integer"),
@@ -190,19 +198,122 @@ _WORDINGS: dict[str, _Wording] = {
 }
 
 
-def _is_echo(error: ErrorDetails) -> bool:
-    """Whether a list counts as too short only because one of its items is invalid."""
-    return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
-
-
 def problem(error: ErrorDetails) -> Problem:
     """Return an error of a model in the API server's words."""
     wording = _WORDINGS.get(error["type"])
     message, hint = wording(error) if wording else (error["msg"].lower(), None)
-    return Problem(hints.path_of(error["loc"]), message, hint)
+    return Problem(path_of(error["loc"]), message, hint)
 
 
 def _shown(value: Any) -> str:
     """Return a value as in a manifest, shortened if it is long."""
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+_schema = cache(root_schema)
+
+
+def _node_at(location: Location) -> Schema | None:
+    """Return the schema of a field, or None."""
+    node: Any = _schema()
+    for step in location:
+        if isinstance(step, int):
+            node = node.get("items")
+        else:
+            node = node.get("properties", {}).get(step) or node.get("additionalProperties")
+        if node is None:
+            return None
+    return dict(node)
+
+
+def _hint_for_unknown(location: Location) -> str | None:
+    """Return the field that an unknown one may mean, or where it belongs."""
+    *parent, name = location
+    if parent == ["metadata"]:
+        known = [field.alias or name for name, field in ObjectMeta.model_fields.items()]
+    else:
+        known = list((_node_at(parent) or {}).get("properties", {}))
+    text = str(name)
+    if to_camel(text) in known:
+        return f"write {to_camel(text)}"
+    if (meant := nearest(text, known)) is not None:
+        return f"did you mean {meant}?"
+    if elsewhere := [path for path in _all_paths() if path.rpartition(".")[2] == text]:
+        return f"it belongs to {' or '.join(elsewhere[:3])}"
+    return f"known fields: {', '.join(known)}" if known else None
+
+
+@cache
+def _all_paths() -> tuple[str, ...]:
+    def walk(node: Schema, path: str) -> Iterator[str]:
+        for name, child in node.get("properties", {}).items():
+            yield f"{path}.{name}"
+            yield from walk(child, f"{path}.{name}")
+
+    return tuple(walk(_schema()["properties"]["spec"], "spec"))
+
+
+def _hint_for_choice(location: Location, value: object) -> str:
+    """Return the value that may be meant, or all possible values."""
+    allowed = (_node_at(location) or {}).get("enum", [])
+    if isinstance(value, str):
+        if kind := _sibling_that_takes(location, value):
+            return f"{value} belongs to {kind}; write one of {', '.join(allowed)}"
+        if (meant := nearest(value, allowed)) is not None:
+            return f"did you mean {meant}?"
+    return f"write {'one of ' if len(allowed) > 1 else ''}{', '.join(allowed)}"
+
+
+def _sibling_that_takes(location: Location, value: str) -> str | None:
+    """Return the other kind of the same union whose field of this name takes the value."""
+    if len(location) < 3:
+        return None
+    *union, kind, name = location
+    others = (_node_at(union) or {}).get("properties", {})
+    for other, node in others.items():
+        if other != kind and value in node.get("properties", {}).get(name, {}).get("enum", ()):
+            return f"{path_of(union)}.{other}"
+    return None
+
+
+def _hint_for_type(location: Location, value: object) -> str:
+    """Return how to write a value of the wrong type as the right type."""
+    node = _node_at(location) or {}
+    kind = node.get("type")
+    if isinstance(value, str) and kind in {"integer", "number", "boolean"}:
+        bare = value.strip().lower() if kind == "boolean" else value.strip()
+        if _reads_as(bare, kind):
+            return f"write {bare} without quotes"
+    if isinstance(value, int | float) and kind == "string":
+        return f'write "{str(value).lower() if isinstance(value, bool) else value}" in quotes'
+    if kind == "array" and not isinstance(value, dict | list):
+        return f"write [{value}]"
+    return f"write {_kind_of(node)}"
+
+
+def _reads_as(text: str, kind: str) -> bool:
+    if kind == "boolean":
+        return text in {"true", "false"}
+    try:
+        float(text) if kind == "number" else int(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _kind_of(node: Schema) -> str:
+    """Describe a schema in words: ``an integer of at least 1``."""
+    if "enum" in node:
+        return " or ".join(node["enum"])
+    if node.get("pattern") in FORMS:
+        return FORMS[node["pattern"]]
+    kind = node.get("type")
+    if kind == "object" and "properties" in node:
+        return f"an object with {', '.join(node.get('required') or list(node['properties'])[:4])}"
+    if kind == "array":
+        return f"a list, each item {_kind_of(node['items'])}"
+    words = {"integer": "an integer", "number": "a number", "boolean": "true or false"}
+    word = words.get(str(kind), "an object" if kind == "object" else "text")
+    least = node.get("minimum")
+    return f"{word} of at least {least}" if least and "exclusiveMinimum" not in node else word

@@ -17,13 +17,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from imagenet_operator.api import elastic_workers, extra_arguments, quantities
-from imagenet_operator.api.capabilities import changed
+from imagenet_operator.api.capabilities import reads_in_order
 from imagenet_operator.api.frameworks import family_of
 from imagenet_operator.api.networks import is_small_resnet
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.errors import Problem
 from imagenet_spec.frameworks import FRAMEWORKS
-from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER
 
 if TYPE_CHECKING:
     from imagenet_operator.api.job import ImageNetJob
@@ -106,11 +105,8 @@ def of_worker(job: ImageNetJob, workers: int | None = None) -> WorkerMemory | No
     training = job.spec.training
     workers = training.workers.replicas if workers is None else workers
     given = extra_arguments.values(training)
-    reader = training.reader or (
-        "ImageRecordIter" if changed(training.augmentation, ONLY_IMAGE_RECORD_ITER) else "Ordered"
-    )
-    has_no_records = given.get("--benchmark") == "1"
-    if own_program.has_command(training.workers.template) or reader != "Ordered" or has_no_records:
+    has_no_records = given.get("--benchmark") == "1" or not reads_in_order(training)
+    if own_program.has_command(training.workers.template) or has_no_records:
         return None
     processes = training.strategy.processes(training.workers.gpus)
     size = training.batch_size // (processes * workers)

@@ -15,7 +15,7 @@ import yaml
 from imagenet_operator.api import ImageNetJob, Manifest, load, parse, validate
 from imagenet_operator.api.job import ObjectMeta
 from imagenet_operator.api.load import parse as parse_text
-from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
+from imagenet_operator.api.templates import STANDARD, TemplateProfile
 from imagenet_operator.errors import (
     ImageNetJobError,
     InvalidJob,

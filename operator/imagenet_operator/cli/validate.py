@@ -25,7 +25,7 @@ from imagenet_operator.api import (
     parse,
     worker_memory,
 )
-from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
+from imagenet_operator.api.templates import STANDARD, TemplateProfile
 from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.cli.arguments import Commands, add_command, add_output, not_empty
 from imagenet_operator.errors import UnreadableManifest

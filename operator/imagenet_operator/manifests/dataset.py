@@ -11,7 +11,6 @@ from typing import Any
 
 from imagenet_operator.api import ImageNetJob, queue
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.dataset import Preprocessing, Validation
 from imagenet_operator.api.dataset_status import DatasetStatus
 from imagenet_operator.api.fields import SPLIT_DEFAULT
 from imagenet_operator.manifests import labels, names, pod, volumes
@@ -96,12 +95,18 @@ def _index_arguments(job: ImageNetJob) -> list[str]:
     spec = job.spec.dataset
     source, validation, preprocessing = spec.source.fields, spec.validation, spec.preprocessing
     resize = [] if preprocessing.resize is None else ["--resize", str(preprocessing.resize)]
-    expected = preprocessing.expected_classes
+    if validation is None:
+        drawn = ["--default-validation-per-class", str(SPLIT_DEFAULT)]
+    elif validation.split is None:
+        drawn = []
+    else:
+        drawn = ["--validation-per-class", str(validation.split.images_per_class)]
+    expected, words = preprocessing.expected_classes, preprocessing.class_words or {}
     return [
         *source.reading_arguments(validation),
         *source.index_arguments(validation),
         *spec.source.layout_arguments,
-        *_drawn_validation(validation),
+        *drawn,
         *("--data", f"$({IMAGENET_DATA})"),
         *("--format", preprocessing.format),
         *resize,
@@ -109,28 +114,15 @@ def _index_arguments(job: ImageNetJob) -> list[str]:
         *("--shards", str(preprocessing.shards)),
         *("--min-images-per-class", str(preprocessing.min_images_per_class)),
         *([] if expected is None else ["--expected-classes", str(expected)]),
-        *_class_words(preprocessing),
+        # $$ is a $ that Kubernetes does not expand.
+        *(f"--class-word={name}={text}".replace("$", "$$") for name, text in words.items()),
         *("--seed", str(preprocessing.seed)),
         *("--max-skipped-fraction", str(preprocessing.max_skipped_fraction)),
     ]
 
 
-def _class_words(preprocessing: Preprocessing) -> list[str]:
-    """Return one argument for each class with words; $$ is a $ that Kubernetes does not expand."""
-    words = preprocessing.class_words or {}
-    return [f"--class-word={name}={text}".replace("$", "$$") for name, text in words.items()]
-
-
 def _location(dataset: DatasetStatus) -> list[str]:
     return ["--data", f"$({IMAGENET_DATA})", "--key", dataset.key]
-
-
-def _drawn_validation(validation: Validation | None) -> list[str]:
-    if validation is None:
-        return ["--default-validation-per-class", str(SPLIT_DEFAULT)]
-    if validation.split is None:
-        return []
-    return ["--validation-per-class", str(validation.split.images_per_class)]
 
 
 def _preparation_job(

@@ -1,15 +1,15 @@
 """The deterministic names of a job's children: a repeated reconcile creates nothing twice.
 
-The builders and `reconcile` use them. They limit the length of a job's own name (`api.names`). Each
-name is checked here too, because the API server would reject a wrong one only after the status has
-recorded it.
+The builders and `reconcile` use them. They limit the length of a job's own name (`api.fields`).
+Each name is checked here too, because the API server would reject a wrong one only after the status
+has recorded it.
 """
 
 from __future__ import annotations
 
 import re
 
-from imagenet_operator.api.names import DNS_LABEL, LABEL_MAXIMUM
+from imagenet_operator.api.fields import DNS_LABEL, LABEL_MAXIMUM
 from imagenet_spec import names as shared
 
 CONTAINER = "main"

@@ -124,11 +124,28 @@ def pod_template(
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": program.grace_period_seconds,
         **({"imagePullSecrets": secrets} if secrets else {}),
-        "securityContext": _security_context(settings),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": settings.user,
+            "runAsGroup": settings.group,
+            "fsGroup": settings.group,
+            # Otherwise the kubelet would change the owner of every file at each start of a pod.
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
         "containers": [_container(job, program, settings)],
         "volumes": _volumes(program, settings),
     }
-    metadata = {"labels": dict(pod_labels), "annotations": _annotations(settings)}
+    annotations = {}
+    if settings.scrape_annotations:
+        annotations = {
+            "prometheus.io/scrape": "true",
+            "prometheus.io/port": str(settings.metrics_port),
+            "prometheus.io/path": "/metrics",
+        }
+    if settings.safe_to_evict is not None:
+        annotations[SAFE_TO_EVICT] = str(settings.safe_to_evict).lower()
+    metadata = {"labels": dict(pod_labels), "annotations": annotations}
     built: Manifest = {"metadata": metadata, "spec": spec}
     merged = template.merge(
         built,
@@ -147,46 +164,32 @@ def pod_template(
     return merged
 
 
-def _security_context(settings: Settings) -> Manifest:
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": settings.user,
-        "runAsGroup": settings.group,
-        "fsGroup": settings.group,
-        # Otherwise the kubelet would change the owner of every file at each start of a pod.
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
 def _complete(
     spec: Manifest, program: Program, pod_labels: Mapping[str, str], settings: Settings
 ) -> None:
     """Add what no template may remove, after the merge."""
+    container = spec["containers"][0]
     if program.shared_memory:
         _keep_within_memory(spec)
     if program.memory is not None:
-        _ask_for_memory(spec, program.memory)
+        amounts = [
+            template.quantity(one, kind, "memory")
+            for one in (container, spec)
+            for kind in ("limits", "requests")
+        ]
+        # The template may have memory for the container or for the pod. This is no limit: the
+        # network's memory is unknown.
+        if all(amount is None for amount in amounts):
+            requests = template.part(template.part(container, "resources"), "requests")
+            requests["memory"] = program.memory
     if program.gpus:
-        _ask_for_gpus(spec["containers"][0], program.gpus, settings)
+        # A limit is also the request.
+        limits = template.part(template.part(container, "resources"), "limits")
+        limits[settings.gpu_resource] = str(program.gpus)
     if program.shares_node:
         _share_node(spec, labels.of_its_like(pod_labels))
     if program.gated:
         spec["schedulingGates"] = [{"name": names.SCHEDULING_GATE}]
-
-
-def _annotations(settings: Settings) -> dict[str, str]:
-    """Return the annotations for Prometheus and for the cluster autoscaler."""
-    annotations = {}
-    if settings.scrape_annotations:
-        annotations = {
-            "prometheus.io/scrape": "true",
-            "prometheus.io/port": str(settings.metrics_port),
-            "prometheus.io/path": "/metrics",
-        }
-    if settings.safe_to_evict is not None:
-        annotations[SAFE_TO_EVICT] = str(settings.safe_to_evict).lower()
-    return annotations
 
 
 def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manifest:
@@ -327,28 +330,6 @@ def _keep_within_memory(spec: Manifest) -> None:
     volume = next(item["emptyDir"] for item in spec["volumes"] if item["name"] == SHARED_MEMORY)
     if memory and memory / 2 < quantities.parse(volume["sizeLimit"]):
         volume["sizeLimit"] = str(math.floor(memory / 2))
-
-
-def _ask_for_memory(spec: Manifest, memory: str) -> None:
-    """Add a request of memory, unless the template has memory for the container or for the pod.
-
-    It is no limit: the network's memory is unknown.
-    """
-    program = spec["containers"][0]
-    amounts = [
-        template.quantity(one, kind, "memory")
-        for one in (program, spec)
-        for kind in ("limits", "requests")
-    ]
-    if all(amount is None for amount in amounts):
-        requests = template.part(template.part(program, "resources"), "requests")
-        requests["memory"] = memory
-
-
-def _ask_for_gpus(container: Manifest, count: int, settings: Settings) -> None:
-    """Add GPUs as a limit, which is also their request."""
-    limits = template.part(template.part(container, "resources"), "limits")
-    limits[settings.gpu_resource] = str(count)
 
 
 def prefer_other_nodes(spec: Manifest, nodes: Iterable[str]) -> None:

@@ -48,7 +48,17 @@ def everything(
         InvalidTemplate: A template is invalid, or sets a field that the operator owns.
     """
     known = status or placeholder_status(job)
-    steps = _preparation(job, settings, known)
+    source = job.spec.dataset.source.fields
+    steps = []
+    if not job.spec.dataset.is_sealed:
+        steps = [
+            *([dataset.fetch_job(job, settings)] if source.is_fetched else []),
+            dataset.index_job(job, settings),
+            dataset.pack_job(job, known, settings),
+            dataset.seal_job(job, known, settings),
+        ]
+    elif job.spec.dataset.verify == "Checksums":
+        steps = [dataset.verify_job(job, settings)]
     listed = job.model_copy(update={"status": job.status.model_copy(update={"dataset": known})})
     published = [] if job.spec.dataset.publish is None else [dataset.publish_job(listed, settings)]
     protected = protection.of_preparation(job, settings) if steps or published else []
@@ -59,16 +69,3 @@ def everything(
         *attempts.build(listed, attempt, settings),
         *published,
     ]
-
-
-def _preparation(job: ImageNetJob, settings: Settings, known: DatasetStatus) -> list[Manifest]:
-    """Return the preparation's Jobs; none for a prepared dataset without verification."""
-    is_fetched = job.spec.dataset.source.fields.is_fetched
-    if not job.spec.dataset.is_sealed:
-        return [
-            *([dataset.fetch_job(job, settings)] if is_fetched else []),
-            dataset.index_job(job, settings),
-            dataset.pack_job(job, known, settings),
-            dataset.seal_job(job, known, settings),
-        ]
-    return [dataset.verify_job(job, settings)] if job.spec.dataset.verify == "Checksums" else []

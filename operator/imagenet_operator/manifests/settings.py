@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
+from imagenet_operator.api.templates import STANDARD, TemplateProfile
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.frameworks.descriptor import Images
 

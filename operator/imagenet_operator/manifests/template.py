@@ -16,11 +16,10 @@ from typing import Any
 
 from imagenet_operator.api.base import Manifest, copied
 from imagenet_operator.api.quantities import parse
-from imagenet_operator.api.templates import template_problems
+from imagenet_operator.api.templates import STANDARD, TemplateProfile, template_problems
 from imagenet_operator.api.templates.conflicts import items
 from imagenet_operator.api.templates.own_program import OwnProgram
-from imagenet_operator.api.templates.pod_schema import without_misspelled
-from imagenet_operator.api.templates.profiles import STANDARD, TemplateProfile
+from imagenet_operator.api.templates.pod_validation import without_misspelled
 from imagenet_operator.api.templates.strategic_merge import POD_TEMPLATE, strategic_merge
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names
@@ -81,9 +80,14 @@ def judge(spec: Manifest, path: str, *, gpu_resource: str | None, gated: bool) -
     for place, message in (
         *_unknown_mounts(spec, path),
         *_counted_gpus(spec["containers"][0], path, gpu_resource),
-        *_gated_node(spec, path, gated),
     ):
         raise InvalidTemplate(place, message)
+    if gated and spec.get("nodeName"):
+        raise InvalidTemplate(
+            f"{path}.nodeName",
+            "cannot be given with spec.runPolicy.schedulingPolicy.gang: Wait, since the scheduler "
+            "does not hold back such a pod; write nodeSelector, or gang: Timeout",
+        )
 
 
 def part(parent: Manifest, name: str, kind: type = dict) -> Any:
@@ -130,16 +134,6 @@ def _counted_gpus(
                 f"{path}.containers[{names.CONTAINER}].resources.{kind}[{gpu_resource}]",
                 "cannot be overridden: the operator counts GPUs; set gpus of the workers",
             )
-
-
-def _gated_node(spec: Manifest, path: str, gated: bool) -> Iterator[tuple[str, str]]:
-    """Yield the nodeName of a pod with a scheduling gate: the API server rejects such a pod."""
-    if gated and spec.get("nodeName"):
-        yield (
-            f"{path}.nodeName",
-            "cannot be given with spec.runPolicy.schedulingPolicy.gang: Wait, since the scheduler "
-            "does not hold back such a pod; write nodeSelector, or gang: Timeout",
-        )
 
 
 def _operators_first(merged: list[Manifest], built: list[Manifest]) -> list[Manifest]:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.run_policy import MANAGER
+from imagenet_operator.api.job import MANAGER
 from imagenet_operator.api.status import Status
 from imagenet_operator.errors import InvalidJob, InvalidTemplate, Problem
 from imagenet_operator.manifests import dataset, preview

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from imagenet_operator.api import ImageNetJob, queue
-from imagenet_operator.api.names import ATTEMPT_DIGITS
+from imagenet_operator.api.fields import ATTEMPT_DIGITS
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY

@@ -18,7 +18,7 @@ from itertools import product
 
 from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.names import JOB_NAME_MAXIMUM
+from imagenet_operator.api.fields import JOB_NAME_MAXIMUM
 from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.api.templates import own_program
 from imagenet_operator.api.training import devices

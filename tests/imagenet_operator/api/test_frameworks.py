@@ -15,9 +15,8 @@ from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.api.base import Model
 from imagenet_operator.api.frameworks import NETWORKS
 from imagenet_operator.api.networks import Network
-from imagenet_operator.api.optimizer import Optimizer
 from imagenet_operator.api.strategies import STRATEGIES
-from imagenet_operator.api.training import TrainingSpec
+from imagenet_operator.api.training import Optimizer, TrainingSpec
 from imagenet_spec.frameworks import DEFAULT_FORMAT, DEFAULT_FRAMEWORK, FRAMEWORKS
 from imagenet_spec.frameworks.descriptor import (
     Family,

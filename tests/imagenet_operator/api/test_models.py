@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from imagenet_operator.api import ImageNetJob, load, parse
 from imagenet_operator.api.base import Model
-from imagenet_operator.api.run_policy import RunPolicy
+from imagenet_operator.api.job import RunPolicy
 from imagenet_operator.api.sources import SOURCES, Source
 from imagenet_operator.api.sources.synthetic import SyntheticSource
 from imagenet_operator.api.status import Condition, Status, TrainingStatus

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from imagenet_operator.api.names import (
+from imagenet_operator.api.fields import (
     ATTEMPT_DIGITS,
     DNS_LABEL,
     JOB_NAME_MAXIMUM,

@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagenet_operator.api import plain, validate
+from imagenet_operator.api import validate
+from imagenet_operator.api.load import faults
 from imagenet_operator.cli import files
 from support import job_table
 
@@ -111,7 +112,7 @@ def test_keys_that_json_writes_as_text_are_text() -> None:
 
 
 def test_numbers_may_be_as_large_as_a_double() -> None:
-    assert list(plain.faults({"a": [1.7e308, -1.7e308, 10**308, 2**70]})) == []
+    assert list(faults({"a": [1.7e308, -1.7e308, 10**308, 2**70]})) == []
 
 
 def test_a_few_aliases_that_are_a_million_values_are_refused_at_once() -> None:
@@ -122,8 +123,8 @@ def test_a_few_aliases_that_are_a_million_values_are_refused_at_once() -> None:
 
 
 def test_depth_is_counted_from_the_document() -> None:
-    assert list(plain.faults(nested(100))) == []
-    (problem,) = plain.faults(nested(101))
+    assert list(faults(nested(100))) == []
+    (problem,) = faults(nested(101))
     assert problem.path == "a.a.a.a…"
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from imagenet_operator.api import ImageNetJob
 from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import attempt, template
-from imagenet_operator.manifests.identity import training_hash
+from imagenet_operator.manifests.attempt import training_hash
 from support.job_table import JOBS, TABLE, members, read, variables
 from support.random_jobs import jobs
 

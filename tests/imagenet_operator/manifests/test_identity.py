@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.manifests.identity import training_hash
+from imagenet_operator.manifests.attempt import training_hash
 from support.job_table import TABLE, manifest, read
 
 Manifest = dict[str, Any]

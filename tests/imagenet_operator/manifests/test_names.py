@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api.names import JOB_NAME_MAXIMUM, REPLICAS_MAXIMUM
+from imagenet_operator.api.fields import JOB_NAME_MAXIMUM, REPLICAS_MAXIMUM
 from imagenet_operator.manifests import labels, names
 
 DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

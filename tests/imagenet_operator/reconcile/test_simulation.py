@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from imagenet_operator.api.names import JOB_NAME_MAXIMUM
+from imagenet_operator.api.fields import JOB_NAME_MAXIMUM
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.settings import ReconcileSettings
 from support.job_table import BUCKET, FETCHED, PREPARED, SERVERS, TFRECORD, manifest

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.names import JOB_NAME_MAXIMUM
+from imagenet_operator.api.fields import JOB_NAME_MAXIMUM
 from imagenet_operator.cli import files
 from imagenet_operator.scaling.bottleneck import RUNS, Speeds, job_name, job_of, judge
 from support import stand_ins

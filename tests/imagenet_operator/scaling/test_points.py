@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.api import ImageNetJob, parse
-from imagenet_operator.api.names import DNS_LABEL, JOB_NAME_MAXIMUM
+from imagenet_operator.api.fields import DNS_LABEL, JOB_NAME_MAXIMUM
 from imagenet_operator.api.status import Status
 from imagenet_operator.cli import files
 from imagenet_operator.errors import Problem

@@ -1,14 +1,32 @@
 """What every kind of source says of itself: the class that each kind's fields extend.
 
+Fields that several kinds have, a folder in a bucket and the cache of sources on servers, are here
+too.
+
 The rest of the operator asks it and no kind by name. So another kind is one module and one field of
 the union (docs/add-a-source.md).
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Le, MaxLen
+from pydantic import Field
 
 from imagenet_operator.api.base import Model, Rule
+from imagenet_operator.api.fields import (
+    BUCKET_NAME,
+    ENDPOINT_RULE,
+    ObjectName,
+    RelativePath,
+    SecretName,
+    Text,
+    given_options,
+    matches,
+    stays_below,
+)
+from imagenet_spec.names import IMAGENET_SOURCE
 
 
 class SourceFields(Model):
@@ -84,6 +102,98 @@ class SourceFields(Model):
     def fetch_arguments(self) -> list[str]:
         """Further arguments of fetch."""
         return []
+
+
+class Cache(Model):
+    """The place of the source's files; one cache may hold those of several jobs."""
+
+    claim_name: ObjectName
+    """The PersistentVolumeClaim that holds the files, in the folder ``fetched``. They outlive the
+    job, and other jobs with the same source read them."""
+
+    connections: Annotated[int, Ge(1), Le(32)] | None = None
+    """The most requests of fetch at the same time. Absent: 8."""
+
+
+class RemoteSource(SourceFields):
+    """The fields of a source on a server."""
+
+    cache: Cache | None = None
+    """Store the files on a claim before they are listed: for Parquet files, an archive with too
+    many images for `maxRequests`, a compressed one, or a server without ranges of bytes. Absent:
+    the files are read in place."""
+
+    @property
+    def claim(self) -> str | None:
+        """The claim of the cache."""
+        return None if self.cache is None else self.cache.claim_name
+
+    @property
+    def claim_field(self) -> str:
+        """The field that names the claim."""
+        return "cache.claimName"
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether the fetch Job stores the files on the claim."""
+        return self.cache is not None
+
+    @property
+    def fetch_arguments(self) -> list[str]:
+        """The arguments of fetch alone."""
+        connections = None if self.cache is None else self.cache.connections
+        return given_options({"--connections": connections})
+
+    @property
+    def cache_arguments(self) -> list[str]:
+        """The arguments of fetch, index and pack that name the cache."""
+        return [] if self.cache is None else ["--cache", f"$({IMAGENET_SOURCE})"]
+
+
+BucketName = Annotated[str, MaxLen(63), Field(pattern=BUCKET_NAME)]
+Region = Annotated[str, MaxLen(64)]
+
+ADDRESS_RULES = (
+    ENDPOINT_RULE,
+    matches(
+        "region",
+        "^[a-z0-9-]+$",
+        message="must be of a-z, 0-9 and -",
+        hint="write a region such as eu-central-1",
+    ),
+)
+"""The rules for the fields `endpoint` and `region`."""
+
+
+class BucketFolder(Model):
+    """A prefix of a bucket with any S3 API."""
+
+    bucket: BucketName
+    """The name of the bucket."""
+
+    prefix: RelativePath
+    """The prefix of the dataset's files, such as ``datasets/imagenet``."""
+
+    endpoint: Text | None = None
+    """The URL of the S3 API. Absent: that of AWS."""
+
+    region: Region | None = None
+    """The region of the bucket. Absent: us-east-1, which most other APIs ignore."""
+
+    secret_name: SecretName | None = None
+    """A Secret with the keys ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, and optionally
+    ``AWS_SESSION_TOKEN``. Absent: requests have no signature."""
+
+    rules = (stays_below("prefix"), *ADDRESS_RULES)
+
+    @property
+    def url(self) -> str:
+        """The address for the programs."""
+        return f"s3://{self.bucket}/{self.prefix}"
+
+    def api_arguments(self, endpoint: str, region: str) -> list[str]:
+        """Return the arguments for the S3 API, by the names of their options."""
+        return given_options({endpoint: self.endpoint, region: self.region})
 
 
 def annotations_option(is_wanted: bool) -> list[str]:

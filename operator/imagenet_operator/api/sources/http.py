@@ -22,8 +22,7 @@ from imagenet_operator.api.fields import (
     matches,
     stays_below,
 )
-from imagenet_operator.api.sources.cache import RemoteSource
-from imagenet_operator.api.sources.fields import annotations_option, needs_volume
+from imagenet_operator.api.sources.fields import RemoteSource, annotations_option, needs_volume
 
 
 class ServedFile(Model):

@@ -16,8 +16,7 @@ from imagenet_operator.api.fields import (
     matches,
     stays_below,
 )
-from imagenet_operator.api.sources.cache import RemoteSource
-from imagenet_operator.api.sources.fields import needs_volume, validates_by_split
+from imagenet_operator.api.sources.fields import RemoteSource, needs_volume, validates_by_split
 
 _DATASET = "^([A-Za-z0-9][-A-Za-z0-9._]*/)?[A-Za-z0-9_][-A-Za-z0-9._]*$"
 _REVISION = "^[A-Za-z0-9][-A-Za-z0-9._/]*$"

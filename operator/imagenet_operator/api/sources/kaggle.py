@@ -17,8 +17,8 @@ from imagenet_operator.api.fields import (
     matches,
     stays_below,
 )
-from imagenet_operator.api.sources.cache import RemoteSource
 from imagenet_operator.api.sources.fields import (
+    RemoteSource,
     annotations_option,
     needs_volume,
     validates_by_split,

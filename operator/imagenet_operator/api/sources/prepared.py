@@ -1,7 +1,7 @@
 """The source `prepared`: a dataset that an earlier job sealed.
 
 Without `spec.dataset.volume`, training reads it as it is. With a volume, a dataset of smaller
-images is made from its records there.
+images is made from its records there. Workers read one in a bucket or on a server from there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from imagenet_operator.api.base import Model, Rule
-from imagenet_operator.api.buckets import BucketFolder
+from imagenet_operator.api.capabilities import changed, listed, none_of, unchanged_cel
 from imagenet_operator.api.fields import (
     URL_RULE,
     ObjectName,
@@ -19,8 +19,9 @@ from imagenet_operator.api.fields import (
     Text,
     stays_below,
 )
-from imagenet_operator.api.sources.fields import SourceFields
+from imagenet_operator.api.sources.fields import BucketFolder, SourceFields
 from imagenet_spec.names import IMAGENET_SOURCE
+from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER
 
 
 class ServedFolder(Model):
@@ -183,3 +184,57 @@ class PreparedSource(SourceFields):
         if self.s3 is not None:
             return {"dataset_endpoint": self.s3.endpoint, "dataset_region": self.s3.region}
         return {"dataset_query_key": None if self.http is None else self.http.query_key}
+
+
+_REMOTE_IN_SPEC = REMOTE_CEL.replace("self.", "self.dataset.")
+
+REMOTE_RULES = (
+    Rule(
+        cel=f"!({_REMOTE_IN_SPEC}) || has(self.training.output)",
+        message="must be given: the dataset is on no volume, and the results need one",
+        field="training.output",
+        holds=lambda spec: not _is_remote(spec.dataset) or spec.training.output is not None,
+        hint="write {volume: {claimName: …}} or {volume: {size: 20Gi}}",
+    ),
+    Rule(
+        cel=f"!has(self.training.workers.cache) || ({_REMOTE_IN_SPEC})",
+        message="is for a dataset in a bucket or on a server",
+        field="training.workers.cache",
+        holds=lambda spec: spec.training.workers.cache is None or _is_remote(spec.dataset),
+        hint="remove it, or write dataset.source.prepared.s3",
+    ),
+    Rule(
+        cel=(
+            f"!({_REMOTE_IN_SPEC}) || !has(self.training.reader)"
+            " || self.training.reader != 'ImageRecordIter'"
+        ),
+        message="must not be ImageRecordIter, which reads only files on a volume",
+        field="training.reader",
+        holds=lambda spec: (
+            not _is_remote(spec.dataset) or spec.training.reader != "ImageRecordIter"
+        ),
+        hint="write reader: Ordered",
+    ),
+    Rule(
+        cel=(
+            f"!({_REMOTE_IN_SPEC})"
+            f" || ({unchanged_cel(ONLY_IMAGE_RECORD_ITER, 'self.training.augmentation')})"
+        ),
+        message=(
+            "must not have these for a dataset in a bucket or on a server, which only the reader"
+            f" Ordered reads: {listed(ONLY_IMAGE_RECORD_ITER)}"
+        ),
+        field="training.augmentation",
+        holds=lambda spec: (
+            not _is_remote(spec.dataset)
+            or not changed(spec.training.augmentation, ONLY_IMAGE_RECORD_ITER)
+        ),
+        explain=lambda spec: (
+            "Ordered has no "
+            + none_of(changed(spec.training.augmentation, ONLY_IMAGE_RECORD_ITER)),
+            "remove it, or copy it to a claim",
+        ),
+    ),
+)
+"""Rules for `spec` of a dataset on no volume: the results need one, and only the ordered reader
+reads ranges."""

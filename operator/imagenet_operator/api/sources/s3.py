@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from annotated_types import MaxLen, MinLen
 
 from imagenet_operator.api.base import DefaultWhenRead, Rule
-from imagenet_operator.api.buckets import ADDRESS_RULES, BucketName, Region
 from imagenet_operator.api.fields import (
     Checksum,
     PositiveInt,
@@ -20,8 +19,14 @@ from imagenet_operator.api.fields import (
     given_options,
     stays_below,
 )
-from imagenet_operator.api.sources.cache import RemoteSource
-from imagenet_operator.api.sources.fields import annotations_option, needs_volume
+from imagenet_operator.api.sources.fields import (
+    ADDRESS_RULES,
+    BucketName,
+    Region,
+    RemoteSource,
+    annotations_option,
+    needs_volume,
+)
 
 _ARCHIVE = "[.](tar|zip|parquet|tgz|tar[.](gz|bz2|xz|zst))$"
 

@@ -45,12 +45,10 @@ def owned(mapping: Mapping[str, Any], table: Mapping[str, Owned], path: str) -> 
     """Reject the fields of a table, unless they have an accepted value."""
     for key, field in table.items():
         if key in mapping and mapping[key] not in field.harmless:
-            hints = ["remove it", *(f"write {_written(value)}" for value in field.harmless[:1])]
-            yield conflict(f"{path}.{key}", field.why, ", or ".join(hints))
-
-
-def _written(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+            hint = "remove it"
+            for value in field.harmless[:1]:
+                hint += f", or write {value if isinstance(value, str) else json.dumps(value)}"
+            yield conflict(f"{path}.{key}", field.why, hint)
 
 
 def items(

@@ -130,7 +130,13 @@ def _spec(spec: Any, path: str, own_program: OwnProgram) -> Iterator[Problem]:
     yield from directives(spec, path)
     yield from owned(spec, _SPEC, path)
     yield from security_floor.of_pod(spec, path)
-    yield from _ephemeral_containers(spec, path)
+    if spec.get("ephemeralContainers"):
+        yield Problem(
+            f"{path}.ephemeralContainers",
+            "cannot be given: Kubernetes adds them only to an existing pod",
+            "write them to containers or initContainers, or use kubectl debug",
+            "operator",
+        )
     for name, place, container in items(spec, "containers", path):
         yield from security_floor.of_container(container, place)
         if name == MAIN_CONTAINER:
@@ -153,17 +159,6 @@ def _metrics_port(container: Mapping[str, Any], path: str) -> Iterator[Problem]:
         if name == METRICS_PORT and "$patch" not in port:
             why = "Prometheus finds the program's metrics by this name"
             yield conflict(f"{place}.name", why, "write another name")
-
-
-def _ephemeral_containers(spec: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Reject fields with which no pod can be created."""
-    if spec.get("ephemeralContainers"):
-        yield Problem(
-            f"{path}.ephemeralContainers",
-            "cannot be given: Kubernetes adds them only to an existing pod",
-            "write them to containers or initContainers, or use kubectl debug",
-            "operator",
-        )
 
 
 def _list_directives(
@@ -192,16 +187,12 @@ def _program(container: Mapping[str, Any], path: str, own_program: OwnProgram) -
             yield conflict(f"{path}.{field}", _PROGRAM, remedy)
 
 
-def _is_owned(variable: str) -> bool:
-    patterns = (*_OWNED_VARIABLES, *strategies.variables())
-    return any(fnmatchcase(variable, pattern) for pattern in patterns)
-
-
 def _main_container(container: Mapping[str, Any], path: str) -> Iterator[Problem]:
     yield from directives(container, path)
     yield from owned(container, _MAIN, path)
+    patterns = (*_OWNED_VARIABLES, *strategies.variables())
     for name, place, _ in items(container, "env", path):
-        if _is_owned(name):
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
             yield conflict(place, f"{name} is set by the operator")
     for _, place, mount in items(container, "volumeMounts", path):
         if str(mount.get("mountPath", "")).rstrip("/") in _OWNED_MOUNTS:

@@ -17,7 +17,7 @@ Tests compare it with a corpus that was recorded from kubectl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,7 +110,10 @@ def _merge_map(
     original: dict[str, Any], patch: dict[str, Any], merge: Merge, path: str
 ) -> dict[str, Any]:
     if _PATCH in patch:
-        return _replaced_or_deleted(patch, path)
+        directive = patch[_PATCH]
+        _check_directive(directive, path)
+        replaced = {name: value for name, value in patch.items() if name != _PATCH}
+        return replaced if directive == "replace" else {}
     merged = _retain_keys(original, patch, path)
     remaining = {name: value for name, value in patch.items() if name != _RETAIN_KEYS}
     for directive in [name for name in remaining if name.startswith(_SET_ORDER)]:
@@ -144,17 +147,6 @@ def _merge_field(merged: dict[str, Any], name: str, value: Any, merge: Merge, pa
         merged.pop(name, None)
     else:
         merged[name] = _without_directives(_without_nulls(value))
-
-
-def _replaced_or_deleted(patch: dict[str, Any], path: str) -> dict[str, Any]:
-    directive = patch[_PATCH]
-    if directive == "replace":
-        return {name: value for name, value in patch.items() if name != _PATCH}
-    if directive == "delete":
-        return {}
-    raise InvalidTemplate(
-        f"{path}.{_PATCH}", f"{directive!r} is not a directive; write replace or delete"
-    )
 
 
 def _retain_keys(original: dict[str, Any], patch: dict[str, Any], path: str) -> dict[str, Any]:
@@ -220,7 +212,10 @@ def _merge_list(original: list[Any], patch: list[Any], merge: Merge, path: str) 
         return patch
     items = _items(patch, merge.key, path)
     plain = [(index, item) for index, item in items if _PATCH not in item]
-    if _check_directives(items, path):
+    directives = {index: item[_PATCH] for index, item in items if _PATCH in item}
+    for index, directive in directives.items():
+        _check_directive(directive, f"{path}[{index}]")
+    if "replace" in directives.values():
         return [item for _, item in plain]
     deleted = [item[merge.key] for _, item in items if _PATCH in item]
     kept = [item for item in original if item.get(merge.key) not in deleted]
@@ -253,18 +248,12 @@ def _items(patch: list[Any], key: str, path: str) -> list[tuple[int, dict[str, A
     return list(enumerate(patch))
 
 
-def _check_directives(items: Sequence[tuple[int, dict[str, Any]]], path: str) -> bool:
-    """Return whether the whole list is replaced; reject an unknown directive."""
-    replace = False
-    for index, item in items:
-        directive = item.get(_PATCH, "delete")
-        if directive not in ("replace", "delete"):
-            raise InvalidTemplate(
-                f"{path}[{index}].{_PATCH}",
-                f"{directive!r} is not a directive; write replace or delete",
-            )
-        replace = replace or directive == "replace"
-    return replace
+def _check_directive(directive: Any, path: str) -> None:
+    """Reject an unknown directive."""
+    if directive not in ("replace", "delete"):
+        raise InvalidTemplate(
+            f"{path}.{_PATCH}", f"{directive!r} is not a directive; write replace or delete"
+        )
 
 
 def _interleave(

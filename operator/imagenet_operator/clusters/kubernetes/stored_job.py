@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 from imagenet_operator.api import ImageNetJob, stored, validation
 from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.run_policy import MANAGER
+from imagenet_operator.api.job import MANAGER
 from imagenet_operator.api.stored import StoredJob
-from imagenet_operator.api.templates.profiles import TemplateProfile
+from imagenet_operator.api.templates import TemplateProfile
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.objects import Stored
 from imagenet_operator.errors import Problem

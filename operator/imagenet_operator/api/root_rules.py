@@ -1,15 +1,20 @@
-"""Immutability of started jobs: fields that determine what is trained cannot change.
+"""The rules of the resource's root, which read both spec and status.
 
-While a job is suspended and has no pods, workers, templates and batch size may change, so that the
-job can resume on other machines. `runPolicy` may always change, except `managedBy`, because two
-controllers could manage the job.
+Immutability: fields that determine what is trained cannot change once a job has started. While it
+is suspended and has no pods, workers, templates and batch size may change, so that the job can
+resume on other machines. `runPolicy` may always change, except `managedBy`, because two controllers
+could manage the job.
+
+Size: a status of more members than a new job may have has not been measured (docs/benchmarks.md). A
+job that has conditions keeps its size, because an earlier version admitted it: the API server
+applies rules also when the operator writes the status.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from imagenet_operator.api.base import Manifest, TransitionRule
+from imagenet_operator.api.base import Manifest, Rule, TransitionRule
 from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.api.training import TrainingSpec
 
@@ -125,4 +130,46 @@ def _kind_stays(kind: str, message: str) -> TransitionRule:
 
 
 IMMUTABILITY = _rules()
-"""The rules for the resource's root, because only they can read both spec and status."""
+
+MEMBERS_OF_NEW_JOBS = 5_000
+"""Workers and servers together."""
+
+_REPLICAS = "spec.training.workers.replicas"
+
+
+def _members_cel(job: str) -> str:
+    training = f"{job}.spec.training"
+    servers = f"{training}.strategy.parameterServer"
+    return f"{training}.workers.replicas + (has({servers}) ? {servers}.servers.replicas : 0)"
+
+
+def _members(job: Any) -> int:
+    training = job.spec.training
+    sharded = training.strategy.parameter_server
+    servers = 0 if sharded is None else sharded.servers.replicas
+    return int(training.workers.replicas + servers)
+
+
+SIZE = Rule(
+    cel=(
+        "(has(self.status) && has(self.status.conditions))"
+        f" || {_members_cel('self')} <= {MEMBERS_OF_NEW_JOBS}"
+    ),
+    message=f"workers and servers must be at most {MEMBERS_OF_NEW_JOBS} together",
+    field=_REPLICAS,
+    holds=lambda job: bool(job.status.conditions) or _members(job) <= MEMBERS_OF_NEW_JOBS,
+    explain=lambda job: (
+        f"workers and servers are {_members(job)} together",
+        f"write at most {MEMBERS_OF_NEW_JOBS}",
+    ),
+)
+GROWTH = TransitionRule(
+    cel=(
+        f"{_members_cel('self')} <= {MEMBERS_OF_NEW_JOBS}"
+        f" || {_members_cel('self')} <= {_members_cel('oldSelf')}"
+    ),
+    message=f"workers and servers must not grow beyond {MEMBERS_OF_NEW_JOBS} together",
+    field=_REPLICAS,
+    holds=lambda job, before: _members(job) <= max(MEMBERS_OF_NEW_JOBS, _members(before)),
+)
+"""A job that has conditions must not grow beyond the limit either."""

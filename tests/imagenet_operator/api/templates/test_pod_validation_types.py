@@ -9,7 +9,11 @@ import pytest
 import yaml
 
 from imagenet_operator.api import validate
-from imagenet_operator.api.templates.pod_schema import misspelled, without_misspelled, wrong_types
+from imagenet_operator.api.templates.pod_validation import (
+    misspelled,
+    without_misspelled,
+    wrong_types,
+)
 from support import job_table
 from support.pod_subset import REPOSITORY
 
