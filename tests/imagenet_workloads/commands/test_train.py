@@ -11,7 +11,9 @@ PROGRAM = """
 import sys
 from imagenet_workloads.process import pid1
 
-heavy = {"logging", "numpy", "mxnet", "prometheus_client", "imagenet_workloads.train.command_line"}
+heavy = {"logging", "numpy", "mxnet", "prometheus_client"} | {
+    "imagenet_workloads.train.command_line", "imagenet_workloads.train.description"
+}
 pid1.run_in_child = lambda *_: print(sorted(heavy & set(sys.modules)))
 from imagenet_workloads.commands.train import main
 main([])

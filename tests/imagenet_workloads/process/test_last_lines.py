@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.process.pid1 import BYTES, LastLines
+from imagenet_workloads.process.pid1 import LAST_BYTES, LastLines
 
 PROGRAM = """
 import os, sys
@@ -37,7 +37,7 @@ def run(body: str, results: Path) -> subprocess.CompletedProcess[str]:
     ("body", "code", "lines"),
     [
         ("fails", 3, [f"line {number}" for number in range(10, 30)]),
-        ("long", 3, ["x" * BYTES]),
+        ("long", 3, ["x" * LAST_BYTES]),
         ("aborts", 134, ["terminate called"]),
         ("ends", 0, None),
         ("terminated", 143, None),

@@ -33,8 +33,8 @@ FORWARDED = (
 _SI_KERNEL = 0x80
 
 LAST_LINES_FOLDER = "last-lines"
-LINES = 20
-BYTES = 2048
+LAST_LINES = 20
+LAST_BYTES = 2048
 
 # Seconds to wait for a process that outlives the child and holds the pipe, and for the volume.
 _PIPE_TIMEOUT = 1.0
@@ -93,13 +93,13 @@ class LastLines:
 
     def _copy(self) -> None:
         while content := os.read(self._reading, 1 << 16):
-            self._end = (self._end + content)[-BYTES:]
+            self._end = (self._end + content)[-LAST_BYTES:]
             with suppress(OSError):
                 while content:
                     content = content[os.write(_STANDARD_ERROR, content) :]
 
     def _write(self) -> None:
-        lines = self._end.decode(errors="ignore").splitlines()[-LINES:]
+        lines = self._end.decode(errors="ignore").splitlines()[-LAST_LINES:]
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             # Of a pod's slots, the first that failed says why.

@@ -1,6 +1,6 @@
 """What is counted over images, and how counts travel exactly through float32 sums.
 
-`evaluate` and the training loop fill `Counts`, by way of `OutputCounts`. `to_limbs` and
+The training loop fills `Counts`, by way of `OutputCounts`. `to_limbs` and
 `from_limbs` let a kvstore, whose servers add float32 numbers, add whole numbers of any size that
 matters without rounding. No MXNet.
 """

@@ -1,6 +1,7 @@
 """Reports the progress of a worker's training: metrics on every rank, the attempt's log on rank 0.
 
-`loop` says what happened; here it becomes figures over the right interval.
+`loop` says what happened; here it becomes figures over the right interval. `growth_reported` shows the progress of a
+call that says nothing meanwhile by the files that it writes.
 """
 
 import logging
@@ -24,7 +25,7 @@ LONGEST_SILENCE = 10.0
 # Seconds of an epoch that are announced with the first steps.
 LONG_EPOCH = 3600.0
 # Between two looks at files that grow.
-INTERVAL_SECONDS = 1.0
+GROWTH_INTERVAL_SECONDS = 1.0
 
 
 class Reporter:
@@ -170,7 +171,7 @@ def finite(value: float) -> float | None:
 def growth_reported(
     folder: Path,
     report: Callable[[], None],
-    interval: float = INTERVAL_SECONDS,
+    interval: float = GROWTH_INTERVAL_SECONDS,
     pattern: str = "**/*",
 ) -> Iterator[None]:
     """Look at the files below a folder until the block ends.
