@@ -1,7 +1,7 @@
 """Reports the progress of a worker's training: metrics on every rank, the attempt's log on rank 0.
 
-`loop` says what happened; here it becomes figures over the right interval. `growth_reported` shows the progress of a
-call that says nothing meanwhile by the files that it writes.
+`loop` says what happened; here it becomes figures over the right interval. `growth_reported` shows
+the progress of a call that says nothing meanwhile by the files that it writes.
 """
 
 import logging
