@@ -78,6 +78,9 @@ ATTEMPTS_FOLDER: Final = "attempts"
 EVERY_ATTEMPT: Final = f"{ATTEMPTS_FOLDER}/r[0-9]*"
 """Matches the folder of every attempt, below IMAGENET_RESULTS."""
 
+ENDPOINT: Final = "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/?$"
+"""The pattern of the address of a server, such as an S3 API: without user, path and query."""
+
 
 def camel_case(name: str) -> str:
     """Return an attribute's name as JSON has it: `images_per_second` is imagesPerSecond."""

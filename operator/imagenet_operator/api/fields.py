@@ -16,6 +16,7 @@ from pydantic import AfterValidator, AwareDatetime, Field
 
 from imagenet_operator.api.base import Rule, Unit
 from imagenet_operator.api.quantities import POSITIVE_BYTES
+from imagenet_spec.names import ENDPOINT
 
 INT32_MAXIMUM = 2**31 - 1
 COUNT_MAXIMUM = 2**53
@@ -234,11 +235,9 @@ def given_options(values: Mapping[str, object]) -> list[str]:
     return [f"{option}={value}" for option, value in values.items() if value is not None]
 
 
-_ENDPOINT: Final = "^https?://[-A-Za-z0-9._]+(:[0-9]+)?/?$"
-
 ENDPOINT_RULE: Final = matches(
     "endpoint",
-    _ENDPOINT,
+    ENDPOINT,
     message="must be an http or https URL without user, path and query",
     hint="write https://HOST",
 )

@@ -266,12 +266,8 @@ def _add_result(parser: argparse.ArgumentParser) -> None:
 def _given(arguments: argparse.Namespace, *options: str) -> list[str]:
     """Return the options that the user gave, as the program has them too."""
     values = ((option, getattr(arguments, option)) for option in options)
-    return [
-        text
-        for option, value in values
-        if value is not None
-        for text in (f"--{option}", str(value))
-    ]
+    # One word, since argparse takes a value that begins with a dash for an option.
+    return [f"--{option}={value}" for option, value in values if value is not None]
 
 
 def _start(

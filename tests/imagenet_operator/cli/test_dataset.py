@@ -39,3 +39,11 @@ def test_the_secret_reaches_the_program(tmp_path: Path) -> None:
     found = call("show", "s3://datasets/imagenet", "--secret", secret)
     assert found.returncode != 0
     assert "the Secret lacks the key AWS_SECRET_ACCESS_KEY" in found.stderr
+
+
+def test_a_value_that_begins_with_a_dash_is_judged_by_the_program(tmp_path: Path) -> None:
+    secret = write_secret(tmp_path / "keys", AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="y")
+    found = call("show", "s3://datasets/imagenet", "--endpoint=-x", "--secret", secret)
+    assert found.stderr == (
+        "imagenet-dataset: error: endpoint: must be https://HOST or http://HOST, not '-x'\n"
+    )

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from imagenet_spec.names import ENDPOINT
 from imagenet_workloads.clients.credentials import Credentials
 from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.errors import InputError, WorkloadError
@@ -193,8 +194,11 @@ def open_bucket(name: str, endpoint: str | None, region: str | None) -> Bucket:
         region: of the bucket; None for us-east-1.
 
     Raises:
-        InputError: the client is not installed, or the Secret lacks a key.
+        InputError: the client is not installed, the endpoint is no URL, or the Secret lacks a key.
     """
+    # The client panics if it is no URL.
+    if endpoint is not None and not re.search(ENDPOINT, endpoint):
+        raise InputError(f"endpoint: must be https://HOST or http://HOST, not {endpoint!r}")
     try:
         from obstore.store import S3Store
     except ImportError:
