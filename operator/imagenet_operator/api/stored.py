@@ -66,7 +66,7 @@ def read(document: Manifest) -> StoredJob:
     try:
         return StoredJob(_with_members(ImageNetJob.model_validate(document)))
     except ValidationError as error:
-        found = [item for item in error.errors(include_url=False) if item["loc"][0] == "spec"]
+        found = [item for item in error.errors(include_url=False) if item["loc"][:1] == ("spec",)]
     job = ImageNetJob.model_construct(
         metadata=_readable(ObjectMeta, document["metadata"]),
         spec=_constructed(ImageNetJobSpec, document.get("spec")),

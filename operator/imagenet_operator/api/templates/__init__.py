@@ -89,7 +89,7 @@ def template_problems(
     # Types first: only a field of the right type has its value checked.
     return list(wrong_types(template, path)) or [
         *owned_field_conflicts(template, path, program),
-        *(_refused_by_strict(template, path) if profile == "strict" else ()),
+        *(_refused_by_strict(template, path) if profile != STANDARD else ()),
     ]
 
 

@@ -698,7 +698,8 @@ def _as_user(status: Any) -> tuple[dict[str, str], datetime | None]:
         raise ValueError("status has neither token nor clientCertificateData")
     if "expirationTimestamp" not in said:
         return user, None
-    expires = datetime.fromisoformat(said["expirationTimestamp"])
+    # RFC 3339 has a small z, too.
+    expires = datetime.fromisoformat(said["expirationTimestamp"].replace("z", "Z"))
     return user, expires.replace(tzinfo=UTC) if expires.tzinfo is None else expires
 
 

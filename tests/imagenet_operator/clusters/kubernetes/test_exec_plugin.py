@@ -307,6 +307,13 @@ def test_an_answer_that_is_no_login_is_said(tmp_path: Path, printed: str, said: 
     )
 
 
+def test_a_time_may_have_small_letters(tmp_path: Path) -> None:
+    plugin = Plugin(tmp_path)
+    plugin.print(status('{"token": "a", "expirationTimestamp": "2030-01-01t00:00:00z"}'))
+    connection = from_kubeconfig(kubeconfig(tmp_path, {}, plugin.user))
+    assert asyncio.run(connection.credentials()) is not None
+
+
 def test_a_plugins_token_that_no_header_holds_is_said(tmp_path: Path) -> None:
     plugin = Plugin(tmp_path)
     plugin.print(status('{"token": "a\\nb"}'))
