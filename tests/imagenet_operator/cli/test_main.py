@@ -181,7 +181,7 @@ def test_predict_runs_the_workloads_program(
     ).finish()
 
     assert finished.code == expected
-    wanted = ["--model", str(tmp_path), "--output", "json", "--from", "m.onnx", "--top", "3"]
+    wanted = ["--model", str(tmp_path), "--output", "json", "--from=m.onnx", "--top=3"]
     assert json.loads(finished.output) == [*wanted, "--", "a.jpg", "b.png"]
 
 
@@ -194,7 +194,7 @@ def test_export_runs_the_program_of_the_results_framework(
     program.with_name("imagenet-export.code").write_text("3")
     (tmp_path / "result.json").write_text('{"framework": "MXNet"}')
 
-    options = ("--format", "onnx", "--into", "m.onnx", "--dataset", "d", "--check")
+    options = ("--format=onnx", "--into=m.onnx", "--dataset=d", "--check")
     finished = workplace.start("export", tmp_path, *options).finish()
 
     assert finished.code == exit_codes.FAILED

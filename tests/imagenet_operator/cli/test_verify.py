@@ -35,9 +35,9 @@ def result(tmp_path: Path) -> Path:
     "options",
     [
         [],
-        ["--steps", "25"],
+        ["--steps=25"],
         ["--next-checkpoint"],
-        ["--checkpoint", "epoch-0001-batch-00000000", "--steps", "10"],
+        ["--checkpoint=epoch-0001-batch-00000000", "--steps=10"],
     ],
 )
 def test_the_program_gets_the_options(called: Path, result: Path, options: list[str]) -> None:
