@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from imagenet_operator.api.fields import given_options
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.arguments import (
     Commands,
@@ -265,9 +266,7 @@ def _add_result(parser: argparse.ArgumentParser) -> None:
 
 def _given(arguments: argparse.Namespace, *options: str) -> list[str]:
     """Return the options that the user gave, as the program has them too."""
-    values = ((option, getattr(arguments, option)) for option in options)
-    # One word, since argparse takes a value that begins with a dash for an option.
-    return [f"--{option}={value}" for option, value in values if value is not None]
+    return given_options({f"--{option}": getattr(arguments, option) for option in options})
 
 
 def _start(
