@@ -159,6 +159,13 @@ TRAIN_STARVED_STEPS = Metric(
     "Of imagenet_train_launched_steps_total, those whose gradients the GPU had computed before the "
     "program had launched the update.",
 )
+TRAIN_GPU_UTILIZATION = Metric(
+    "imagenet_train_gpu_utilization_ratio",
+    MetricType.GAUGE,
+    "ratio",
+    "Fraction of the last second in which a kernel ran, mean over the GPUs of this worker, as "
+    "NVIDIA's driver measures it; absent on CPUs and where the driver does not say it.",
+)
 TRAIN_LOOP_CPU = Metric(
     "imagenet_train_loop_cpu_seconds",
     MetricType.GAUGE,
@@ -440,12 +447,13 @@ CHECKPOINTS = (
     TRAIN_CHECKPOINT_STALL,
     TRAIN_CHECKPOINT_INTERVAL,
 )
-# Where decoders are programs, where a control group says it, and where the framework does.
+# Where decoders are programs, where a control group, the framework or a driver says it.
 MEASURED = (
     TRAIN_DECODERS_CPU,
     TRAIN_THROTTLED,
     TRAIN_LAUNCHED_STEPS,
     TRAIN_STARVED_STEPS,
+    TRAIN_GPU_UTILIZATION,
     TRAIN_COMPILED,
 )
 PREPARATION = (

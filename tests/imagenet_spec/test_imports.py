@@ -7,8 +7,12 @@ import sys
 
 import imagenet_spec
 
+# The operator's: what the extra `resource` installs.
+RESOURCE = ("load", "resource", "rules", "stored", "validate")
 MODULES = [
-    module.name for module in pkgutil.walk_packages(imagenet_spec.__path__, "imagenet_spec.")
+    module.name
+    for module in pkgutil.walk_packages(imagenet_spec.__path__, "imagenet_spec.")
+    if module.name.split(".")[1] not in RESOURCE
 ]
 LOADED = """
 import json, sys

@@ -14,6 +14,7 @@ from typing import NamedTuple, get_args
 
 from imagenet_spec.program.option import Option
 from imagenet_spec.program.train import OPTIONS, PRECISIONS, READERS, OptimizerName
+from imagenet_spec.strategies import STRATEGIES
 
 
 class Family(NamedTuple):
@@ -34,7 +35,7 @@ class Family(NamedTuple):
     millions: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Images:
     """The container images of one framework.
 
@@ -47,7 +48,7 @@ class Images:
     gpu: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GPUCode:
     """The GPU code in the build of a framework that its GPU image has.
 
@@ -60,6 +61,11 @@ class GPUCode:
 
     machine_code: tuple[tuple[int, int], ...] = ()
     ptx: tuple[int, int] | None = None
+
+    @property
+    def newest(self) -> tuple[int, int]:
+        """The newest compute capability that it was compiled for."""
+        return max((*self.machine_code, *((self.ptx,) if self.ptx else ())), default=(0, 0))
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
         """Return whether a GPU of a compute capability runs this code."""
@@ -77,7 +83,7 @@ class GPUCode:
         return f"{oldest[0]}.{oldest[1]} {newest}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LocalEnvironment:
     """A Python environment beside imagenetctl's own, for local runs.
 
@@ -92,7 +98,7 @@ class LocalEnvironment:
     target: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StrategySupport:
     """How a framework trains with one strategy.
 
@@ -112,7 +118,7 @@ class StrategySupport:
 _BY_NAME: Mapping[str, Option] = {item.name: item for item in OPTIONS}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Framework:
     """The descriptor of one framework.
 
@@ -128,6 +134,11 @@ class Framework:
             framework's program knows; None if there are none.
         strategies: A strategy's name in a manifest → how the framework trains with it.
         images: The published images.
+        module: The Python module that has it; empty if every environment has it.
+        without_dependencies: A requirement that pip installs alone, because its metadata forbid
+            what it runs on here; empty for none.
+        needs_python: The one version of Python that it runs on; empty if it runs on all.
+        count_gpus: A Python expression, with the module, for the number of GPUs that it sees.
         gpu_code: The GPUs that the GPU image runs on.
         environment: The environment of a local run; None for imagenetctl's own.
         lacks: Options of `imagenet-train`, by name: any value but the program's default is refused.
@@ -145,6 +156,10 @@ class Framework:
     networks: Mapping[str, Family]
     strategies: Mapping[str, StrategySupport]
     images: Images
+    module: str = ""
+    without_dependencies: str = ""
+    needs_python: str = ""
+    count_gpus: str = ""
     gpu_code: GPUCode = field(default_factory=GPUCode)
     network_prefix: str | None = None
     environment: LocalEnvironment | None = None
@@ -195,6 +210,16 @@ class Framework:
         """Return whether it may have a network."""
         prefix = self.network_prefix
         return name in self.networks or (prefix is not None and name.startswith(prefix))
+
+    def strategies_by(self, option: str) -> dict[str, str]:
+        """Return the strategies by the value of an option of `imagenet-train` that chooses one."""
+        return {
+            value: name
+            for name, support in self.strategies.items()
+            for value in (
+                [support.options[option]] if support.options else STRATEGIES[name].kv_stores
+            )
+        }
 
     def local_environment(self, strategy: str) -> LocalEnvironment | None:
         """Return the environment of a local run; None for imagenetctl's own.

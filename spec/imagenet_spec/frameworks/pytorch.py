@@ -12,6 +12,7 @@ from imagenet_spec.frameworks.descriptor import (
     StrategySupport,
     families,
 )
+from imagenet_spec.names import VERSION
 from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER
 
 PYTORCH = Framework(
@@ -27,15 +28,21 @@ PYTORCH = Framework(
     },
     network_prefix="timm/",
     strategies={
-        "single": StrategySupport(options={"distribution_strategy": "single"}),
+        "single": StrategySupport(
+            options={"distribution_strategy": "single"}, one_gpu_a_process=True
+        ),
         "distributedDataParallel": StrategySupport(
             options={"distribution_strategy": "distributed_data_parallel"}
         ),
     },
     # Its wheels for CUDA run without a GPU and its driver, too.
-    images=Images(cpu="imagenet-workloads-pytorch:0.1.0", gpu="imagenet-workloads-pytorch:0.1.0"),
+    images=Images(
+        cpu=f"imagenet-workloads-pytorch:{VERSION}", gpu=f"imagenet-workloads-pytorch:{VERSION}"
+    ),
     # From torch.cuda.get_arch_list() of the image's wheel (docs/images.md).
     gpu_code=GPUCode(machine_code=((7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0))),
+    module="torch",
+    count_gpus="torch.cuda.device_count()",
     environment=LocalEnvironment("-pytorch", "PyTorch", "install-pytorch"),
     lacks=(*ONLY_IMAGE_RECORD_ITER, "monitor", "gc_type", "gc_threshold"),
     lacks_values=LACKS_OF_MXNET,

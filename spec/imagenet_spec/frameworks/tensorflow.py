@@ -11,6 +11,7 @@ from imagenet_spec.frameworks.descriptor import (
     StrategySupport,
     families,
 )
+from imagenet_spec.names import VERSION
 from imagenet_spec.program.train import ONLY_IMAGE_RECORD_ITER
 
 TENSORFLOW = Framework(
@@ -30,14 +31,25 @@ TENSORFLOW = Framework(
         ),
     },
     images=Images(
-        cpu="imagenet-workloads-tensorflow:0.1.0", gpu="imagenet-workloads-tensorflow-gpu:0.1.0"
+        cpu=f"imagenet-workloads-tensorflow:{VERSION}",
+        gpu=f"imagenet-workloads-tensorflow-gpu:{VERSION}",
     ),
     # From tf.sysconfig.get_build_info() of the GPU image's wheel (docs/images.md).
     gpu_code=GPUCode(machine_code=((5, 0), (6, 0), (7, 0), (7, 5)), ptx=(8, 0)),
+    module="tensorflow",
+    needs_python="3.11",
+    count_gpus="len(tensorflow.config.list_physical_devices('GPU'))",
     environment=LocalEnvironment("-tensorflow", "TensorFlow", "install-tensorflow"),
     lacks=(
         *("activation_checkpointing", "compile", "compile_cache", "image_sizes", "pretrained"),
-        *("validation_size", "ema_decay", *ONLY_IMAGE_RECORD_ITER, "mixup", "cutmix"),
+        *(
+            "pretrained_url",
+            "validation_size",
+            "ema_decay",
+            *ONLY_IMAGE_RECORD_ITER,
+            "mixup",
+            "cutmix",
+        ),
         *("dtype", "monitor", "gc_type", "gc_threshold", "data_train_idx", "data_val_idx"),
     ),
     lacks_values=LACKS_OF_MXNET,

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from imagenet_spec.names import CHECKSUM
+
 MOST_SIZES = 8
 """Entries of --image-sizes, at most: each may compile the network once more."""
 
 
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
+_CHECKSUM = re.compile(CHECKSUM)
 
 
 class ImageSize(NamedTuple):
@@ -54,6 +56,16 @@ class PolynomialDecay:
         return f"pow{repr(self.power).removesuffix('.0')}"
 
 
+class ClassWords(NamedTuple):
+    """A class and its words, such as n01440764 and tench."""
+
+    name: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.words}"
+
+
 Decay = StepDecay | PolynomialDecay
 
 
@@ -77,6 +89,11 @@ def count(text: str) -> int:
 def positive(text: str) -> int:
     """Read a whole number of at least 1."""
     return whole(text, 1)
+
+
+def port(text: str) -> int:
+    """Read the number of a port; 0 is any free one."""
+    return whole(text, 0, 65535)
 
 
 def quality(text: str) -> int:
@@ -257,4 +274,30 @@ def key(text: str) -> str:
     """Read a dataset's key: the name of a folder, in hexadecimal."""
     if not text or set(text) - set("0123456789abcdef"):
         raise ArgumentTypeError(f"{text!r} is not a key: lower-case hexadecimal digits")
+    return text
+
+
+def endpoint(text: str) -> str:
+    """Read the URL of a server; a slash at its end is left out."""
+    if not text:
+        raise ArgumentTypeError("is empty")
+    return text.rstrip("/")
+
+
+def class_words(text: str) -> ClassWords:
+    """Read CLASS=WORDS."""
+    name, equals, words = text.partition("=")
+    if not name or not equals or not words.strip():
+        raise ArgumentTypeError(f"{text!r} is not CLASS=WORDS, such as n01440764=tench")
+    return ClassWords(name, words.strip())
+
+
+def class_pattern(text: str) -> str:
+    """Read a regular expression with one group, or one called class."""
+    try:
+        found = re.compile(text)
+    except re.error as error:
+        raise ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+    if not found.groups:
+        raise ArgumentTypeError(f"{text!r} has no group; put parentheses around the class")
     return text

@@ -1,13 +1,16 @@
 """An option of a program: declared once, as a field of a frozen dataclass.
 
 The attribute's name is the option's (`lr_factor` is `--lr-factor`). argparse's arguments are made
-from the declaration, and a program's command line is written by it.
+from the declaration, and a program's command line is written by it. Groups of options have no repr,
+because every program of a pod waits while they are made.
 """
 
 import argparse
 import dataclasses
+import json
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -18,7 +21,7 @@ Group = TypeVar("Group")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Option:
     """One option.
 
@@ -28,22 +31,34 @@ class Option:
     Attributes:
         name: of the attribute.
         default: the program's, when the option is not given.
-        description: a sentence for `--help`; the default is added to it.
+        description: a sentence for `--help`; the default is added to it, if it has one.
         read: from the text to the value; raises ArgumentTypeError or ValueError for bad text.
+            `bool` is a switch that is given without a value.
         choices: the only values allowed, when they are few.
         aliases: other names of the option, as train_imagenet.py has them.
-        field: of the resource that sets it, below ``spec``; empty if none does.
+        metavar: what `--help` calls the value.
+        is_repeated: whether each value has an option; together they are a tuple.
+        field: of the resource that sets it, below ``spec``; empty if none does. ``*`` is the kind
+            of source that a job gives.
+        section: a field of the resource; a job without it says nothing of the option.
+        below: the variable of the folder from whose root the field's path is.
         is_optional: whether a framework may lack the field, which is absent unless a job gives it.
+        programs: that have it; empty for all that have its group.
     """
 
     name: str
     default: Any
     description: str
-    read: Callable[[str], Any]
-    choices: Sequence[Any] | None
-    aliases: Sequence[str]
-    field: str
-    is_optional: bool
+    read: Callable[[str], Any] = str
+    choices: Sequence[Any] | None = None
+    aliases: Sequence[str] = ()
+    metavar: str = "VALUE"
+    is_repeated: bool = False
+    field: str = ""
+    section: str = ""
+    below: str = ""
+    is_optional: bool = False
+    programs: Sequence[str] = ()
 
     @property
     def flag(self) -> str:
@@ -52,65 +67,164 @@ class Option:
 
 
 def flag(name: str) -> str:
-    """Return an attribute's option: `lr_factor` is `--lr-factor`."""
-    return f"--{name.replace('_', '-')}"
+    """Return an attribute's option: `lr_factor` is `--lr-factor`, and `from_` is `--from`."""
+    return f"--{name.rstrip('_').replace('_', '-')}"
 
 
-def option(
-    default: Any,
-    description: str,
-    read: Callable[[str], Any] = str,
-    choices: Sequence[Any] | None = None,
-    aliases: Sequence[str] = (),
-    field: str = "",
-    is_optional: bool = False,
-) -> Any:
-    """Declare one option as a dataclass field; the arguments are those of `Option`."""
-    declared = {"description": description, "read": read, "choices": choices, "aliases": aliases}
-    of_resource = {"field": field, "is_optional": is_optional}
-    return dataclasses.field(default=default, metadata={**declared, **of_resource})
+def option(default: Any, description: str, read: Callable[[str], Any] = str, **further: Any) -> Any:
+    """Declare one option as a dataclass field; the arguments are the attributes of `Option`.
+
+    One without a default, `MISSING`, must be given.
+    """
+    declared = {"description": description, "read": read, **further}
+    return dataclasses.field(default=default, metadata=declared, kw_only=default is MISSING)
 
 
 def options_of(group: type[Any]) -> Iterator[Option]:
     """Yield the options of a group.
 
-    A group with an attribute `FIELD` has options that are named like the fields below it.
+    A group with an attribute `FIELD` has options that are named like the fields below it, after
+    its `PREFIX`.
     """
-    below = getattr(group, "FIELD", None)
+    below, prefix = getattr(group, "FIELD", ""), getattr(group, "PREFIX", "")
     for item in dataclasses.fields(group):
-        declared = dict(item.metadata)
-        if below is not None:
-            declared["field"] = f"{below}.{camel_case(item.name)}"
+        declared = {"section": below, **item.metadata}
+        if below:
+            declared.setdefault("field", f"{below}.{camel_case(item.name.removeprefix(prefix))}")
         yield Option(item.name, item.default, **declared)
+
+
+@dataclass(frozen=True, repr=False)
+class Program:
+    """A program of the pods.
+
+    Attributes:
+        name: of the console script.
+        groups: the dataclasses of its options by their titles in `--help`.
+        required: names of options that it needs, although others that have them do not.
+    """
+
+    name: str
+    groups: Mapping[str, type[Any]]
+    required: Sequence[str] = ()
+
+    def options_of(self, group: type[Any]) -> Iterator[Option]:
+        """Yield the options of a group that it has."""
+        for item in options_of(group):
+            if not item.programs or self.name in item.programs:
+                needed = item.name in self.required
+                yield dataclasses.replace(item, default=MISSING) if needed else item
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """All options, in the order of `--help`."""
+        return tuple(item for group in self.groups.values() for item in self.options_of(group))
+
+
+def parser(
+    program: Program, choices: Mapping[str, Sequence[str]] = _NOTHING, **settings: Any
+) -> argparse.ArgumentParser:
+    """Return the parser of a program.
+
+    Args:
+        program: with its options.
+        choices: the values of options that the groups leave to others, by name.
+        settings: further arguments of ArgumentParser, such as the description.
+    """
+    built = argparse.ArgumentParser(
+        prog=program.name, formatter_class=argparse.RawDescriptionHelpFormatter, **settings
+    )
+    for title, group in program.groups.items():
+        if options := tuple(program.options_of(group)):
+            add_group(built, title, group, options, choices)
+    return built
 
 
 def add_group(
     parser: argparse.ArgumentParser,
     title: str,
     group: type[Any],
-    choices: Mapping[str, Sequence[str]],
+    options: Iterable[Option],
+    choices: Mapping[str, Sequence[str]] = _NOTHING,
 ) -> None:
-    """Add the options of a group to a parser.
+    """Add options of a group to a parser.
 
     Args:
         parser: of the program.
         title: of the group in `--help`.
-        group: the dataclass.
+        group: the dataclass, whose docstring describes the group.
+        options: those that the program has.
         choices: the values of options that the group leaves to others, by name.
     """
     arguments = parser.add_argument_group(title, description=group.__doc__)
-    for item in options_of(group):
+    for item in options:
         allowed = item.choices or choices.get(item.name)
+        text = item.description
+        has_default = item.default not in (MISSING, None, ()) and item.read is not bool
+        if has_default and "default:" not in text:
+            text += f" (default: {_text(item.default) or 'empty'})"
+        settings: dict[str, Any] = {"dest": item.name, "help": text.replace("%", "%%")}
+        if item.read is bool:
+            arguments.add_argument(item.flag, action="store_true", **settings)
+            continue
+        if item.is_repeated:
+            settings["action"] = _Repeated
+        if item.default is MISSING:
+            settings["required"] = True
+        else:
+            settings["default"] = item.default
         arguments.add_argument(
             item.flag,
             *item.aliases,
-            dest=item.name,
-            default=item.default,
             type=item.read,
             choices=allowed,
-            metavar=None if allowed else "VALUE",
-            help=f"{item.description} (default: {_shown(item.default)})".replace("%", "%%"),
+            metavar=None if allowed else item.metavar,
+            **settings,
         )
+
+
+class _Repeated(argparse.Action):
+    """Add the values up to a tuple."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest), values))
+
+
+def objects(of: type[Group]) -> Callable[[str], tuple[Group, ...]]:
+    """Return the reader of a JSON list of objects, whose keys are the options of a group."""
+    known = {camel_case(item.name): item for item in options_of(of)}
+
+    def read(text: str) -> tuple[Group, ...]:
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ArgumentTypeError(f"is not JSON: {error}") from None
+        if not (isinstance(found, list) and all(isinstance(one, dict) for one in found)):
+            raise ArgumentTypeError("is not a list of objects, such as [{…}]")
+        return tuple(map(read_object, found))
+
+    def read_object(given: dict[str, Any]) -> Group:
+        needed = {name for name, item in known.items() if item.default is MISSING}
+        if given.keys() - known.keys() or needed - given.keys():
+            raise ArgumentTypeError(
+                f"{json.dumps(given)} must have {', '.join(sorted(needed))}, and may have "
+                f"{', '.join(sorted(known.keys() - needed))}"
+            )
+        values = {}
+        for name, value in given.items():
+            try:
+                values[known[name].name] = known[name].read(_text(value))
+            except (ArgumentTypeError, ValueError) as error:
+                raise ArgumentTypeError(f"{name}: {error}") from None
+        return of(**values)
+
+    return read
 
 
 def collect(namespace: argparse.Namespace, group: type[Group]) -> Group:
@@ -132,19 +246,28 @@ def written(
     for item in options:
         value = values.get(item.name)
         default = preset.get(item.name, item.default)
-        if value is not None and (text := _text(value)) != _text(default):
+        if value is None or _text(value) == _text(default):
+            continue
+        if item.read is bool:
+            yield item.flag
+            continue
+        for one in value if item.is_repeated and not isinstance(value, str) else (value,):
+            text = _text(one)
             # argparse takes a text with a dash for an option.
             yield from (f"{item.flag}={text}",) if text.startswith("-") else (item.flag, text)
 
 
 def _text(value: Any) -> str:
-    """Return a value as the programs read it: switches are 0 and 1."""
+    """Return a value as the programs read it: switches are 0 and 1, and objects are JSON."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        if value and (isinstance(value[0], dict) or dataclasses.is_dataclass(value[0])):
+            return json.dumps([one if isinstance(one, dict) else _object(one) for one in value])
         return ",".join(map(_text, value))
     return "" if value is None else str(value)
 
 
-def _shown(default: Any) -> str:
-    return "none" if default is None or default == () else _text(default) or "empty"
+def _object(group: Any) -> dict[str, Any]:
+    values = {item.name: getattr(group, item.name) for item in dataclasses.fields(group)}
+    return {camel_case(name): value for name, value in values.items() if value is not None}

@@ -7,7 +7,7 @@ example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `che
 `random-erasing`, `rand-augment-*`, `mixup`, `cutmix`, `off-in-last-epochs`, `clip-gradient`,
 `pretrained`, `image-sizes`, `validation-size`, `compile`, `compile-cache`,
 `activation-checkpointing`, `seed`, `validation-resize`, `reader`, `preset`, `framework`,
-`distribution-strategy`, `max-batches`, `join-timeout` and `termination-grace`.
+`distribution-strategy`, `max-batches`, `early-stopping-*`, `join-timeout` and `termination-grace`.
 """
 
 # Options are dataclass fields by a helper of ours, which ruff does not know as one.
@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, get_args, get_type_hints
 
+from imagenet_spec.names import IMAGENET_OUTPUT, TRAIN_PROGRAM
 from imagenet_spec.program import kinds
-from imagenet_spec.program.option import Option, option, options_of
+from imagenet_spec.program.option import Option, Program, option, options_of
 from imagenet_spec.program.presets import PRESETS
 
 IMAGENET_DECAY = kinds.StepDecay((30, 60))
@@ -47,10 +48,18 @@ OptimizerName = Literal["sgd", "nag", "lbsgd", "adam", "rmsprop", "adamw", "lamb
 Schedule = Literal["step", "cosine", "polynomial"]
 Scaling = Literal["none", "linear", "sqrt"]
 WarmupStrategy = Literal["linear", "power2", "sqrt", "lars"]
+Metric = Literal["top1", "top5", "loss"]
+"""A figure of the validation after an epoch."""
+METRICS: Final[tuple[Metric, ...]] = get_args(Metric)
+Mode = Literal["max", "min"]
+MODES: Final[dict[Metric, Mode]] = {"top1": "max", "top5": "max", "loss": "min"}
+"""Whether the best value of a metric is the largest or the smallest."""
+WITHOUT_VALIDATION = ("benchmark", "test_io", "max_batches")
+"""The options with which no epoch is validated."""
 INITIALIZERS = ("default", "xavier", "msra", "orthogonal", "normal", "uniform", "one", "zero")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PresetOptions:
     """Defaults that go together; an explicit option wins over them."""
 
@@ -64,7 +73,7 @@ class PresetOptions:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelOptions:
     """What is trained."""
 
@@ -110,6 +119,14 @@ class ModelOptions:
         "layer for another number of classes is made new",
         kinds.path,
         field="training.model.pretrained",
+        below=IMAGENET_OUTPUT,
+        is_optional=True,
+    )
+    pretrained_url: str | None = option(
+        None,
+        "the same in a bucket: s3://BUCKET/PREFIX of the uploaded results of another job, or of a "
+        "file of weights",
+        field="training.model.pretrainedRemote",
         is_optional=True,
     )
     dtype: str = option("float32", "precision of the network", choices=PRECISIONS)
@@ -143,7 +160,7 @@ class ModelOptions:
     top_k: int = option(0, "also log the top-k accuracy for this k; 0 is off", kinds.count)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OptimizerOptions:
     """How weights move."""
 
@@ -237,9 +254,28 @@ class OptimizerOptions:
         0, "add up steps until this many images over all workers, then update", kinds.count
     )
     num_epochs: int = option(80, "epochs", kinds.positive, field="training.epochs")
+    early_stopping_metric: Metric | None = option(
+        None,
+        "stop when this figure of the validation no longer improves; without it all epochs are "
+        "trained",
+        choices=METRICS,
+        field="training.earlyStopping.metric",
+    )
+    early_stopping_patience: int | None = option(
+        None,
+        "epochs without an improvement after which it stops",
+        kinds.positive,
+        field="training.earlyStopping.patience",
+    )
+    early_stopping_min_delta: float = option(
+        0.0,
+        "an epoch improves the figure if it is better by more than this",
+        kinds.amount,
+        field="training.earlyStopping.minDelta",
+    )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DataOptions:
     """What it is trained on."""
 
@@ -352,7 +388,7 @@ class DataOptions:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AugmentationOptions:
     """How training images are varied: as in MXNet's ImageRecordIter, and what came after it."""
 
@@ -400,7 +436,7 @@ EVERY_SECONDS = 600.0
 STALLS_PER_INTERVAL = 200
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OutputOptions:
     """What remains, and from where to go on."""
 
@@ -423,11 +459,35 @@ class OutputOptions:
     checkpoint_keep: int = option(
         3, "complete checkpoints that stay", kinds.positive, field="training.checkpoint.keep"
     )
+    checkpoint_best: Metric | None = option(
+        None,
+        "keep the checkpoint of the epoch whose validation has the best figure of this name, and "
+        "export its model; without it the model of the last epoch",
+        choices=METRICS,
+        field="training.checkpoint.best.metric",
+    )
     init_from: Path | None = option(
         None,
         "a checkpoint's folder (or one that holds some) to start from, of any job",
         kinds.path,
         field="training.checkpoint.initFrom",
+        below=IMAGENET_OUTPUT,
+    )
+    init_from_url: str | None = option(
+        None,
+        "the same in a bucket: s3://BUCKET/PREFIX of the uploaded results of another job, of an "
+        "attempt or of a checkpoint",
+        field="training.checkpoint.initFromRemote",
+    )
+    start_endpoint: str | None = option(
+        None,
+        "the S3 API of --init-from-url or --pretrained-url; without it AWS's",
+        field="training.checkpoint.initFromRemote.s3.endpoint",
+    )
+    start_region: str | None = option(
+        None,
+        "the region of that bucket; without it us-east-1",
+        field="training.checkpoint.initFromRemote.s3.region",
     )
     model_prefix: str | None = option(
         None,
@@ -439,11 +499,17 @@ class OutputOptions:
     load_epoch: int | None = option(
         None, "start from PREFIX-NNNN.params", kinds.count, field="training.checkpoint.initFrom"
     )
+    dataset_license: str | None = option(
+        None,
+        "licence of the images, for the model card",
+        kinds.text,
+        field="dataset.license",
+    )
     disp_batches: int = option(20, "batches between two lines of the log", kinds.positive)
     monitor: int = option(0, "log statistics of weights every N batches; 0 is off", kinds.count)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClusterOptions:
     """How workers come and stay together."""
 
@@ -483,7 +549,7 @@ class ClusterOptions:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Options:
     """The whole command line of a worker, in its groups."""
 
@@ -498,9 +564,8 @@ class Options:
 # Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
 GROUPS: dict[str, Any] = get_type_hints(Options)
 
-OPTIONS: tuple[Option, ...] = tuple(
-    item for group in (PresetOptions, *GROUPS.values()) for item in options_of(group)
-)
+TRAIN: Final = Program(TRAIN_PROGRAM, {"presets": PresetOptions, **GROUPS})
+OPTIONS: tuple[Option, ...] = TRAIN.options
 """All options."""
 
 

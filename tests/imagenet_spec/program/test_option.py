@@ -1,57 +1,90 @@
 """What is written of options is what their parser reads."""
 
-from argparse import ArgumentParser
+from dataclasses import MISSING
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imagenet_spec.program import kinds
-from imagenet_spec.program.option import Option, add_group, written
-from imagenet_spec.program.train import GROUPS, OPTIONS, PresetOptions
+from imagenet_spec.program.option import Option, Program, parser, written
+from imagenet_spec.program.programs import FETCH, INDEX, PACK, PROGRAMS
+from imagenet_spec.program.sources import ServedFile
+from imagenet_spec.program.train import OPTIONS, TRAIN
 
 TEXTS = {
     kinds.amount: st.floats(0, 1e6).map(str),
     kinds.amount_above_zero: st.floats(1e-6, 1e6).map(str),
+    kinds.checksum: st.just(f"md5:{'0' * 32}"),
+    kinds.class_pattern: st.just("^(cat|dog)[.]"),
+    kinds.class_words: st.sampled_from(("n01=tench", "n02=a=b")),
     kinds.colour: st.just("1,-2.5,3"),
     kinds.colour_scale: st.just("1,2.5,3"),
+    kinds.colour_shape: st.just("3,28,28"),
     kinds.count: st.integers(0, 10**9).map(str),
     kinds.decay: st.sampled_from(("10,20", "pow2")),
     kinds.devices: st.sampled_from(("", "0", "0,1,2")),
+    kinds.edge: st.integers(1, 16384).map(str),
+    kinds.endpoint: st.just("https://host"),
+    kinds.fraction: st.floats(0, 1).map(str),
     kinds.image_shape: st.just("1,28,28"),
     kinds.image_sizes: st.sampled_from(("", "0:128,6:160")),
+    kinds.key: st.just("00ff"),
     kinds.losses: st.sampled_from(("", "ce", "ce,nll_loss")),
     kinds.path: st.sampled_from(("weights", "/data/a b", "-x")),
+    kinds.port: st.integers(0, 65535).map(str),
     kinds.positive: st.integers(1, 10**9).map(str),
+    kinds.quality: st.integers(1, 100).map(str),
     kinds.switch: st.sampled_from("01"),
     kinds.text: st.sampled_from(("a b", "-x", "--y=1")),
     str: st.sampled_from(("", "mine", "-x")),
 }
-
-
-def parser() -> ArgumentParser:
-    found = ArgumentParser(allow_abbrev=False, exit_on_error=False)
-    for title, group in {"presets": PresetOptions, **GROUPS}.items():
-        add_group(found, title, group, {})
-    return found
+FILES = st.tuples(
+    st.builds(
+        ServedFile,
+        name=st.just("x.tar"),
+        url=st.sampled_from(("http://host/x.tar", "https://host/ü")),
+        size_bytes=st.none() | st.integers(0, 10**15),
+        query_key=st.none() | st.just("link"),
+    )
+)
 
 
 def values(item: Option) -> st.SearchStrategy[Any]:
     if item.choices:
         return st.sampled_from(list(item.choices))
+    if item.read is bool:
+        return st.booleans()
+    if item.name == "http_files":
+        return FILES
     # No text and an empty one are written alike.
-    return TEXTS[item.read].map(item.read).filter(lambda value: value != "" or item.default == "")
+    one = TEXTS[item.read].map(item.read).filter(lambda value: value != "" or item.default == "")
+    return st.lists(one, max_size=3).map(tuple) if item.is_repeated else one
 
 
-@given(st.fixed_dictionaries({}, optional={item.name: values(item) for item in OPTIONS}))
-def test_what_is_written_is_read(given: dict[str, Any]) -> None:
-    read = vars(parser().parse_args(list(written(OPTIONS, given))))
-    assert read == {item.name: given.get(item.name, item.default) for item in OPTIONS}
+@pytest.mark.parametrize("program", [TRAIN, *PROGRAMS], ids=lambda program: program.name)
+@given(data=st.data())
+@settings(max_examples=30)
+def test_what_is_written_is_read(program: Program, data: st.DataObject) -> None:
+    needed = {item.name: values(item) for item in program.options if item.default is MISSING}
+    others = {item.name: values(item) for item in program.options if item.name not in needed}
+    given = data.draw(st.fixed_dictionaries(needed, optional=others))
+    read = vars(parser(program, allow_abbrev=False).parse_args([*written(program.options, given)]))
+    assert read == {item.name: given.get(item.name, item.default) for item in program.options}
 
 
-def test_what_is_at_its_default_is_left_out() -> None:
-    assert list(written(OPTIONS, {item.name: item.default for item in OPTIONS})) == []
+@pytest.mark.parametrize("program", [TRAIN, *PROGRAMS], ids=lambda program: program.name)
+def test_what_is_at_its_default_is_left_out(program: Program) -> None:
+    defaults = {item.name: item.default for item in program.options}
+    assert list(written(program.options, defaults)) == []
+
+
+def test_index_and_pack_open_a_source_by_the_same_options() -> None:
+    ours = {item.name for item in INDEX.options}
+    of_pack = {item.name for item in PACK.options} - {"key", "shard", "threads"}
+    assert of_pack <= ours
+    assert {item.name for item in FETCH.options} - {"connections"} <= ours
 
 
 @pytest.mark.parametrize(
