@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import obstore
@@ -9,9 +12,45 @@ import obstore
 from imagenet_workloads.clients.folders import BucketFolder
 from imagenet_workloads.clients.s3 import Bucket
 from imagenet_workloads.prepare import publish
+from support.processes import DEADLINE_SECONDS
 from support.s3_server import S3Server
 
 BUCKET = "datasets"
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+import obstore
+from imagenet_workloads import remote_results
+from imagenet_workloads.prepare import publish
+from support.published import bucket_folder
+from support.s3_server import S3Server
+put, calls = obstore.put, 0
+def deadly(store, key, content, **options):
+    global calls
+    calls += 1
+    if calls == int(sys.argv[1]) + 1:  # the first one makes the bucket
+        os.kill(os.getpid(), signal.SIGKILL)
+    return put(store, key, content, **options)
+obstore.put = deadly
+source, folder = Path(sys.argv[3]), bucket_folder(S3Server(sys.argv[2]), sys.argv[4])
+"""
+
+
+def kill_upload(line: str, kill_at: int, server: S3Server, source: Path, prefix: str) -> None:
+    """Send `source` to a prefix by a line of code that ends by SIGKILL at its n-th object.
+
+    The line finds both as `source` and `folder`.
+    """
+    program = [sys.executable, "-c", f"{_KILLED}{line}"]
+    arguments = [str(kill_at), server.endpoint, str(source), prefix]
+    killed = subprocess.run(
+        [*program, *arguments],
+        cwd=Path(__file__).parents[1],
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
 
 
 def bucket_folder(server: S3Server, prefix: str) -> BucketFolder:

@@ -1,5 +1,6 @@
 """A sealed dataset is uploaded once, continues after a kill, and is complete or absent."""
 
+import dataclasses
 import shutil
 import subprocess
 import sys
@@ -10,33 +11,16 @@ import pytest
 
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import fetch_published, publish, seal
+from imagenet_workloads.prepare import publish, seal
+from imagenet_workloads.records.image_list import read_image_list
+from imagenet_workloads.records.remote import read_remote_image_list
 from support.older_datasets import make_older
 from support.pictures import collection, write_tar_of_tars
 from support.preparation import prepare
 from support.processes import DEADLINE_SECONDS
-from support.published import bucket_folder, files
+from support.published import bucket_folder, files, kill_upload
 from support.s3_server import S3Server, serve_s3
 from support.tiny_dataset import write_dataset
-
-# Ends the process by SIGKILL at the n-th object, when half of it was read.
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import obstore
-from imagenet_workloads.prepare import publish
-from support.published import bucket_folder
-from support.s3_server import S3Server
-put, calls = obstore.put, 0
-def deadly(store, key, content, **options):
-    global calls
-    calls += 1
-    if calls == int(sys.argv[1]) + 1:  # the first one makes the bucket
-        os.kill(os.getpid(), signal.SIGKILL)
-    return put(store, key, content, **options)
-obstore.put = deadly
-publish.run(Path(sys.argv[3]), bucket_folder(S3Server(sys.argv[2]), sys.argv[4]), threads=1)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +55,7 @@ def test_the_bucket_has_the_files_of_the_volume_and_the_sums(
 @pytest.mark.parametrize("kill_at", [1, 3, 4, 6, 12, 13])
 def test_a_killed_upload_continues(kill_at: int, server: S3Server, dataset: Path) -> None:
     prefix = f"killed-{kill_at}"
-    command = [sys.executable, "-c", KILLED, str(kill_at), server.endpoint, str(dataset), prefix]
-    killed = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=DEADLINE_SECONDS)
-    assert killed.returncode == -9
+    kill_upload("publish.run(source, folder, threads=1)", kill_at, server, dataset, prefix)
     before = files(server, prefix)
     assert "dataset.json" not in before
     complete = {
@@ -140,7 +122,7 @@ def test_an_upload_and_a_copy_that_an_older_version_began_get_their_indexes(
     older, newer = versions
     upload(server, older, "begun")
     folder = bucket_folder(server, "begun")
-    fetch_published.run(folder, tmp_path / "copy", threads=1)
+    publish.fetch(folder, tmp_path / "copy", threads=1)
     # The last file of both.
     folder.bucket.delete(folder.key("dataset.json"))
     (tmp_path / "copy" / "dataset.json").unlink()
@@ -148,6 +130,23 @@ def test_an_upload_and_a_copy_that_an_older_version_began_get_their_indexes(
     upload(server, newer, "begun")
     shards = {path.name: path.read_bytes() for path in newer.glob("train-*")}
     assert files(server, "begun").items() >= shards.items()
-    fetch_published.run(folder, tmp_path / "copy", threads=1)
+    publish.fetch(folder, tmp_path / "copy", threads=1)
     seal.verify_folder(tmp_path / "copy", threads=1)
     assert len(list((tmp_path / "copy").glob("*.idx"))) == 2
+
+
+def test_a_bucket_and_a_copy_have_the_names_of_the_images(server: S3Server, tmp_path: Path) -> None:
+    raw = write_tar_of_tars(tmp_path / "raw.tar", collection({"a": 5, "b": 4}))
+    dataset = prepare(raw, tmp_path / "data", "--shards", "2")
+    upload(server, dataset, "named")
+    folder = bucket_folder(server, "named")
+    publish.fetch(folder, tmp_path / "copy", threads=2)
+    for shard in read_dataset(dataset).train.shards:
+        listed = read_image_list(dataset / shard.record)
+        assert listed
+        assert read_remote_image_list(folder, shard) == listed
+        assert read_image_list(tmp_path / "copy" / shard.record) == listed
+        older = dataclasses.replace(shard, image_list=None)
+        assert read_remote_image_list(folder, older) is None
+    publish.delete(folder)
+    assert files(server, "named") == {}
