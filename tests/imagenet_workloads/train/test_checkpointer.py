@@ -12,20 +12,27 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.checkpoint.manifest import read_batches_per_epoch, read_images
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.checkpoint import (
+    CheckpointStore,
+    Identity,
+    Position,
+    read_batches_per_epoch,
+    read_images,
+)
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import StorageError, SupersededError
 from imagenet_workloads.process.termination import Termination
-from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.server import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train import checkpointer
-from imagenet_workloads.train.checkpointer import Checkpointer
+from imagenet_workloads.train.checkpointer import USUAL_STEPS, Checkpointer, Stalls
 from imagenet_workloads.train.command_line import parse
 from imagenet_workloads.train.receipts import Launch, Receipt, Receipts, read_chain
 from imagenet_workloads.train.reporter import Reporter
+from imagenet_workloads.train.validation_history import ValidationHistory
 from support.deaths import die_before
 from support.framework_doubles import Alone, Images, Learner, Weights
+from support.sentences import assert_says
 
 
 class Averaging(Learner):
@@ -90,6 +97,7 @@ class Scene:
             clock=lambda: self.now,
             ledger=ledger,  # type: ignore[arg-type]
             receipts=Receipts(0, 1, Launch([], 1), 0, 10),
+            history=ValidationHistory.of(options),
         )
 
     def metric(self, name: str) -> float | None:
@@ -242,7 +250,7 @@ def test_the_next_checkpoint_waits_for_the_one_in_flight_and_says_so(
         logging.getLogger(checkpointer.__name__).addHandler(said)
         scene.checkpointer.within_epoch(Position(0, 4))
         logging.getLogger(checkpointer.__name__).removeHandler(said)
-    assert caplog.messages[0] == "training waits until its last checkpoint is on the disk"
+    assert_says(caplog.messages[0], "waits", "checkpoint")
     assert scene.checkpoints()[:1] == ["epoch-0000-batch-00000003"]
     scene.checkpointer.finish()
     assert scene.checkpoints() == ["epoch-0000-batch-00000003", "epoch-0000-batch-00000004"]
@@ -466,3 +474,53 @@ def test_an_export_between_two_epochs_is_a_phase_of_its_own(tmp_path: Path) -> N
         if sample.name == "imagenet_train_phase"
     }
     assert phases == {"exporting": 1}
+
+
+def test_a_stall_is_what_touched_steps_take_above_the_median_of_the_others() -> None:
+    stalls = Stalls()
+    for seconds in (0.25, 0.5, 0.75):
+        stalls.step(seconds, touched=False)
+    stalls.checkpoint()
+    for seconds in (1.5, 0.25, 0.75):
+        stalls.step(seconds, touched=True)
+    assert stalls.mean == 1.0
+    stalls.checkpoint()
+    assert stalls.mean == 0.5
+
+
+def test_a_usual_step_is_one_of_the_last() -> None:
+    stalls = Stalls()
+    stalls.checkpoint()
+    for seconds in (8.0, 1.0):
+        for _ in range(USUAL_STEPS):
+            stalls.step(seconds, touched=False)
+    stalls.step(3.0, touched=True)
+    assert stalls.mean == 2.0
+
+
+def test_steps_that_are_shorter_by_chance_make_up_for_longer_ones() -> None:
+    stalls = Stalls()
+    for seconds in (0.25, 0.5, 0.75):
+        stalls.step(seconds, touched=False)
+    for seconds in (0.25, 0.5, 0.75, 0.25):
+        stalls.checkpoint()
+        stalls.step(seconds, touched=True)
+    assert stalls.mean == 0.25 / 4
+
+
+def test_time_between_two_epochs_counts_whole() -> None:
+    stalls = Stalls()
+    stalls.checkpoint()
+    stalls.held(2.0)
+    assert stalls.mean == 2.0
+
+
+def test_without_a_checkpoint_there_is_no_stall() -> None:
+    assert Stalls().mean is None
+
+
+def test_the_first_step_has_no_usual_one_to_compare_with() -> None:
+    stalls = Stalls()
+    stalls.checkpoint()
+    stalls.step(60.0, touched=True)
+    assert stalls.mean == 0.0

@@ -147,7 +147,19 @@ def test_values_are_read(arguments: list[str], name: str, value: object) -> None
         (["--load-epoch", "3", "--model-prefix", "p", "--init-from", "c"], "not together with"),
         (["--compile", "1", "--deterministic", "1"], "--compile: not together with"),
         (["--pretrained", "w.pth", "--init-from", "c"], "--pretrained: not together with --init-"),
+        (
+            ["--init-from-url", "s3://a/b", "--init-from", "c"],
+            "--init-from-url: not together with --init-from",
+        ),
+        (
+            ["--pretrained-url", "s3://a/b", "--load-epoch", "3", "--model-prefix", "p"],
+            "--pretrained-url: not together with --load-epoch",
+        ),
+        (["--start-region", "eu-central-1"], "need --init-from-url or --pretrained-url"),
         (["--warmup-strategy", "lars"], "lars needs --optimizer lbsgd"),
+        (["--early-stopping-metric", "top1"], "goes with --early-stopping-patience"),
+        (["--early-stopping-patience", "2"], "--early-stopping-metric: goes with"),
+        (["--checkpoint-best", "speed"], "argument --checkpoint-best: invalid choice"),
         (["--batch-size", "1", "--gpus", "0,1"], "cannot be split over 2 GPUs"),
         (["--random-resized-crop", "1", "--random-crop", "1"], "not together with --random-crop"),
         (
@@ -183,3 +195,14 @@ def test_help_shows_every_option_with_its_default() -> None:
     for name in MXNET_DEFAULTS:
         assert f"--{name.replace('_', '-')} " in text
     assert "(default: 3,224,224)" in text
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--preset", "bogus"], ["--use-imagenet-data-augmentation", "7"]]
+)
+def test_a_wrong_preset_is_an_error_of_the_program(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(arguments, {})
+    assert capsys.readouterr().err.splitlines()[-1].startswith("imagenet-train: error: argument --")

@@ -16,8 +16,16 @@ import pytest
 from imagenet_workloads.data.order import Integers, Order, worker_positions
 from imagenet_workloads.data.worker_data import RecordsRead
 from imagenet_workloads.errors import InputError, VolumeFullError
-from imagenet_workloads.train.ledger import FOLDER, Identities, Ledger, LedgerHead, Start
-from imagenet_workloads.train.ledger_check import EpochReport, check, find_runs
+from imagenet_workloads.train.ledger import (
+    FOLDER,
+    EpochReport,
+    Identities,
+    Ledger,
+    LedgerHead,
+    Start,
+    check,
+    find_runs,
+)
 
 SEED = 3
 # Made from the identities that should be read at some positions of an epoch.

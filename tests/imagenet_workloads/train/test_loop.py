@@ -8,21 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from imagenet_workloads.checkpoint.store import Position
+from imagenet_spec.events import EpochFinished, Event
+from imagenet_workloads.checkpoint import Position
 from imagenet_workloads.data.inputs import plain_inputs
 from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.environment import Environment
+from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
-from imagenet_workloads.telemetry.events import EpochFinished, Event
-from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.server import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
 from imagenet_workloads.train.framework import Outputs
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.loop import TrainingLoop
+from imagenet_workloads.train.loop import TrainingLoop, evaluate
+from imagenet_workloads.train.predictions import Predictions
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule
-from support.framework_doubles import Alone, Learner
+from support.framework_doubles import Alone, Learner, Zeros
 
 SHAPE = (1, 4, 4)
 
@@ -265,3 +267,42 @@ def test_the_speed_of_training_does_not_count_evaluation() -> None:
     labels = {"imagenet_job": "local", "namespace": "default", "role": "", "attempt": ""}
     speed = registry.exported.get_sample_value("imagenet_train_images_per_second", labels)
     assert speed == 8
+
+
+@pytest.mark.parametrize("collective", [True, False])
+def test_every_image_is_counted_and_padding_is_not(collective: bool) -> None:
+    found = evaluate(Learner(), Zeros(), Alone(collective=collective), 0)
+    assert found is not None
+    assert (found.images, found.top1) == (10, 10)
+
+
+class Endless(Order):
+    """A learner whose training nothing stops."""
+
+    def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
+        return Flags(), super().train(batch, updates, flags)[1]
+
+
+def test_only_the_final_validation_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[int] = []
+    monkeypatch.setattr(
+        Predictions, "add", lambda self, outputs: recorded.append(len(outputs.labels))
+    )
+    fit = loop(Endless(), Reporter(TrainingRecorder(Registry(Environment())), None, 1, 10))
+    fit.checkpointer.look = lambda: None  # type: ignore[method-assign]
+    fit.data = replace(fit.data, validation=Zeros())
+    fit.epochs = 3
+    outcome = fit.run(Position(0, 0))
+    assert outcome.validation is not None
+    assert outcome.validation.images == 10
+    assert recorded == [4, 4, 2]
+    assert fit.predictions is not None
+
+
+def test_ranks_that_are_apart_leave_it_to_rank_0() -> None:
+    assert evaluate(Learner(), Zeros(), Alone(rank=1, collective=False), 0) is None
+
+
+def test_missing_images_are_noticed() -> None:
+    with pytest.raises(WorkloadError, match="saw 10 images of 11"):
+        evaluate(Learner(), Zeros(images=11), Alone(), 0)

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity
+from imagenet_workloads.checkpoint import CheckpointStore, Identity
 from imagenet_workloads.data.inputs import plain_inputs
 from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.process.termination import Termination
-from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.server import Registry
 from imagenet_workloads.telemetry.training import TimeAccount, TrainingRecorder
 from imagenet_workloads.train.command_line import parse
 from imagenet_workloads.train.framework import Outputs, Snapshot, UpdatePlan

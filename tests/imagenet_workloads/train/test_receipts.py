@@ -6,8 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.checkpoint import (
+    CheckpointStore,
+    Identity,
+    Position,
+    write_batches_per_epoch,
+)
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.receipts import (
     LATER_STEPS,

@@ -2,18 +2,21 @@
 
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from imagenet_workloads.checkpoint.store import Position
+from imagenet_spec.events import Progress, Started
+from imagenet_spec.metrics import TimePhase
+from imagenet_workloads.checkpoint import Position
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.telemetry.log import EventLog
-from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.event_log import EventLog, trained_before
+from imagenet_workloads.telemetry.server import Registry
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import LOSS_UNIT, Counts
-from imagenet_workloads.train.reporter import LONGEST_SILENCE, Reporter
+from imagenet_workloads.train.reporter import LONGEST_SILENCE, Reporter, growth_reported
 
 HALF_RIGHT = Counts(images=10, top1=5, top5=8, loss_units=round(20 / LOSS_UNIT))
 
@@ -115,3 +118,67 @@ def test_a_rank_without_a_log_writes_metrics_only(tmp_path: Path) -> None:
     reporter.step(Position(0, 1), 8, 0.1, 0.0, lambda: 0.1, lambda: HALF_RIGHT)
     reporter.validation(0, HALF_RIGHT, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def write_run(
+    output: Path, attempt: int, *reached: tuple[int, int], training: str | None = "uid/hash"
+) -> None:
+    log = EventLog(output / "attempts" / f"r{attempt}")
+    log.write(Started(attempt, 2, 0, 0, batches_per_epoch=10, training=training))
+    for epoch, batch in reached:
+        log.write(Progress(epoch, batch, 100.0))
+
+
+def test_the_furthest_attempt_counts(tmp_path: Path) -> None:
+    assert trained_before(tmp_path, "uid/hash") == 0
+    write_run(tmp_path, 0, (0, 5), (0, 10), (1, 5))
+    write_run(tmp_path, 1, (1, 4))
+    assert trained_before(tmp_path, "uid/hash") == 1.5
+
+
+@pytest.mark.parametrize("training", ["uid/other", None])
+def test_another_training_in_the_same_folder_does_not(tmp_path: Path, training: str | None) -> None:
+    write_run(tmp_path, 0, (3, 5), training=training)
+    assert trained_before(tmp_path, "uid/hash") == 0
+
+
+def test_steps_up_to_there_are_redone(tmp_path: Path) -> None:
+    write_run(tmp_path, 0, (1, 2))
+    recorder = TrainingRecorder(Registry(Environment()))
+    reporter = Reporter(recorder, None, 5, 10, trained_before=trained_before(tmp_path, "uid/hash"))
+    reporter.recorder.begin_steps()
+    spent = []
+    for batch in (1, 2, 3):
+        before = recorder.time.seconds()
+        reporter.step(Position(1, batch), 8, 1.0, 0.0, lambda: 0.1, Counts)
+        after = recorder.time.seconds()
+        spent += [phase for phase in TimePhase if after[phase] > before[phase]]
+    assert spent == [TimePhase.REDONE, TimePhase.REDONE, TimePhase.STEPPING]
+
+
+INTERVAL = 0.01
+
+
+def test_each_growth_is_reported(tmp_path: Path) -> None:
+    reports = threading.Semaphore(0)
+    with growth_reported(tmp_path, reports.release, INTERVAL):
+        for size in (1, 2, 3):
+            (tmp_path / "weights").write_bytes(bytes(size))
+            assert reports.acquire(timeout=60)
+
+
+def test_nothing_is_reported_after_the_block(tmp_path: Path) -> None:
+    reports: list[None] = []
+    with growth_reported(tmp_path, lambda: reports.append(None), INTERVAL):
+        pass
+    assert "file growth" not in [thread.name for thread in threading.enumerate()]
+    assert reports == []
+
+
+def test_files_that_others_write_are_no_progress(tmp_path: Path) -> None:
+    reports = threading.Semaphore(0)
+    with growth_reported(tmp_path, reports.release, INTERVAL, pattern="model-*"):
+        (tmp_path / "another").write_bytes(b"1")
+        assert not reports.acquire(timeout=10 * INTERVAL)
+        (tmp_path / "model-0001").write_bytes(b"1")
+        assert reports.acquire(timeout=60)

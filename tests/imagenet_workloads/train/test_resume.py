@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_spec.program.train import Options
-from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.checkpoint import (
+    CheckpointStore,
+    Identity,
+    Position,
+    write_batches_per_epoch,
+)
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.train import resume
@@ -127,6 +131,9 @@ def test_a_checkpoint_without_its_length_is_named(tmp_path: Path) -> None:
         (["--data-nthreads", "9"], True),
         (["--decoding", "processes"], True),
         (["--checkpoint-keep", "9"], True),
+        (["--dataset-license", "CC0"], True),
+        (["--checkpoint-best", "loss"], True),
+        (["--early-stopping-metric", "top1", "--early-stopping-patience", "2"], True),
         (["--lr", "0.2"], False),
         (["--network", "lenet"], False),
         (["--seed", "1"], False),

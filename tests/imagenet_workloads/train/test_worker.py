@@ -13,7 +13,7 @@ from imagenet_spec.frameworks.descriptor import Framework, Images
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.train import worker
 from imagenet_workloads.train.command_line import parse
-from imagenet_workloads.train.description import FrameworkDescription, StrategyModules
+from imagenet_workloads.train.description import FrameworkDescription
 from imagenet_workloads.train.worker import explain_memory
 
 HAS = Framework("Plain", (), {}, {}, Images("plain:1", "plain:1"))
@@ -37,7 +37,7 @@ def light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Framework
     (package / "framework.py").write_text(FRAMEWORK)
     (package / "strategies/alone.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    strategies = {"local": StrategyModules("alone", "none")}
+    strategies = {"local": "alone"}
     yield FrameworkDescription(HAS, "light", "light", "kv_store", strategies)
     for name in [name for name in sys.modules if name.partition(".")[0] == "light"]:
         del sys.modules[name]

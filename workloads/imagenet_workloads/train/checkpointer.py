@@ -11,21 +11,17 @@ beside training and says with the flags of a step when that is done. Rank 0 rena
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from glob import escape
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from imagenet_spec.metrics import Phase
-from imagenet_spec.program.train import (
-    EVERY_SECONDS,
-    STALLS_PER_INTERVAL,
-    OutputOptions,
-)
+from imagenet_spec.program.train import EVERY_SECONDS, STALLS_PER_INTERVAL, OutputOptions
 from imagenet_workloads import files
-from imagenet_workloads.checkpoint.manifest import write_batches_per_epoch
-from imagenet_workloads.checkpoint.store import CheckpointStore, Position
+from imagenet_workloads.checkpoint import CheckpointStore, Position, write_batches_per_epoch
 from imagenet_workloads.data.worker_data import TrainingData
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
@@ -34,6 +30,7 @@ from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger
 from imagenet_workloads.train.receipts import FILE_NAME, Receipt, Receipts
 from imagenet_workloads.train.reporter import Reporter, growth_reported
+from imagenet_workloads.train.validation_history import EpochValidation, ValidationHistory
 
 _log = logging.getLogger(__name__)
 
@@ -61,12 +58,7 @@ class Stalls:
         self._total, self._of_newest, self._checkpoints = 0.0, 0.0, 0
 
     def step(self, seconds: float, *, touched: bool) -> None:
-        """Count a step, with what was saved after it.
-
-        Args:
-            seconds: that it took, without its wait for data.
-            touched: whether a checkpoint or receipt was copied or written meanwhile.
-        """
+        """Count a step without its wait for data, `touched` if something was saved meanwhile."""
         if not touched:
             self._usual.append(seconds)
         elif self._usual:
@@ -92,11 +84,7 @@ class Stalls:
 
 
 class Checkpointer:
-    """Keeps the training's checkpoints.
-
-    Attributes:
-        stalls: how long they hold training up.
-    """
+    """Keeps the training's checkpoints; `stalls` says how long they hold training up."""
 
     def __init__(
         self,
@@ -110,9 +98,14 @@ class Checkpointer:
         last_epoch: int,
         receipts: Receipts,
         ledger: Ledger | None,
+        history: ValidationHistory,
+        newest: Position | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take what is saved and where to; rank 0 makes the folder of --model-prefix.
+
+        Each checkpoint holds the `history` so far. `newest` is the position of the checkpoint that
+        training resumes from; None without one.
 
         Raises:
             StorageError: it cannot be made.
@@ -122,6 +115,7 @@ class Checkpointer:
         self._learner, self._group, self._clock = learner, group, clock
         self._training, self._last_epoch = training, last_epoch
         self._ledger, self._receipts = ledger, receipts
+        self._history, self._newest = history, newest
         self._last_saved = clock()
         self.stalls = Stalls()
         self._background = ThreadPoolExecutor(1, "checkpoints")
@@ -169,16 +163,9 @@ class Checkpointer:
         self._save(position)
 
     def after_step(self, position: Position, *, synced: bool) -> bool:
-        """Copy the state for a receipt, if it is due for an earlier checkpoint.
+        """Copy the state for a receipt of an earlier checkpoint; return whether one was due.
 
-        All ranks of a collective strategy come here together.
-
-        Args:
-            position: after the step.
-            synced: the flag of the step.
-
-        Returns:
-            whether it was due.
+        All ranks of a collective strategy come here together, with the flag of the step.
 
         Raises:
             WorkloadError: what was to be written beside training cannot be.
@@ -221,6 +208,18 @@ class Checkpointer:
             self._reporter.pause()
             self.look()
 
+    def keep(self, best: EpochValidation | None) -> None:
+        """Keep the checkpoint of the best epoch from now on, and none of an earlier best."""
+        self._store.best = (
+            None if best is None else self._store.folder_of(Position(best.epoch, 0), best.attempt)
+        )
+
+    def after_validation(self, finished: int) -> None:
+        """Save the end of an epoch, counted from 1, if it is not saved yet; all ranks come here."""
+        if self._newest != Position(finished, 0):
+            self._save(Position(finished, 0))
+            self._count_on_ledgers()
+
     def look(self) -> None:
         """Report what has been written beside training.
 
@@ -231,12 +230,9 @@ class Checkpointer:
             self._in_flight.popleft().result()()
 
     def time(self, step: float, *, touched: bool) -> None:
-        """Count a step for the stall of checkpoints.
+        """Count a step for the stall of checkpoints, with what was saved after it.
 
-        Args:
-            step: the seconds that it took, with what was saved after it, but without its wait for
-                data.
-            touched: whether something was saved, written or hashed meanwhile.
+        Its wait for data is not a part of its seconds.
         """
         self.stalls.step(step, touched=touched)
         if touched:
@@ -287,9 +283,11 @@ class Checkpointer:
             self._recorder.copied()
             self.stalls.checkpoint()
             begun = self._last_saved
-            self._begin(lambda: self._write(position, snapshot, synced, begun))
+            validations = self._history.documents()
+            self._begin(lambda: self._write(position, snapshot, validations, synced, begun))
         elif self._ledger is not None:
             self._begin(self._sync_ledger)
+        self._newest = position
         self._receipts.expect_later(position, position)
         self._reporter.pause()
 
@@ -334,7 +332,12 @@ class Checkpointer:
         return lambda: None
 
     def _write(
-        self, position: Position, snapshot: Snapshot, synced: Future[None], begun: float
+        self,
+        position: Position,
+        snapshot: Snapshot,
+        validations: Sequence[Mapping[str, Any]],
+        synced: Future[None],
+        begun: float,
     ) -> Then:
         self._sync_ledger()
         with (
@@ -345,7 +348,8 @@ class Checkpointer:
             batch, images = self._training.ordered_batch, None
             if batch is not None:
                 images = min(position.batch * batch, self._training.images)
-            write_batches_per_epoch(folder, self._training.batches_per_epoch, images)
+            length = self._training.batches_per_epoch
+            write_batches_per_epoch(folder, length, images, validations)
             self._receipts.write(folder, position)
         self._receipts.add(self._store.folder_of(position))
         seconds = self._clock() - begun

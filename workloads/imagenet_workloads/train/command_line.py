@@ -7,12 +7,12 @@ explicit option wins at any position. Import-light: no MXNet, no numpy.
 import argparse
 from collections.abc import Mapping, Sequence
 
-from imagenet_spec.program.option import add_group, collect, flag
+from imagenet_spec.program.option import Program, collect, flag, parser
 from imagenet_spec.program.presets import IMAGENET_AUGMENTATION, PRESETS
 from imagenet_spec.program.train import (
     GROUPS,
+    TRAIN,
     AugmentationOptions,
-    DataOptions,
     Options,
     PresetOptions,
 )
@@ -36,59 +36,39 @@ def build_parser(frameworks: Mapping[str, FrameworkDescription]) -> argparse.Arg
     Args:
         frameworks: that may be chosen, by name, with their strategies.
     """
-    parser = argparse.ArgumentParser(
-        prog="imagenet-train",
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    for title, group in {"presets": PresetOptions, **GROUPS}.items():
-        add_group(parser, title, group, _choices(frameworks))
-    return parser
+    choices = {"framework": list(frameworks)} if frameworks else {}
+    for described in frameworks.values():
+        known = choices.setdefault(described.option, [])
+        known += [name for name in described.strategies if name not in known]
+    return parser(TRAIN, choices, description=DESCRIPTION, epilog=EXAMPLE, allow_abbrev=False)
 
 
 def parse(
     arguments: Sequence[str] | None, frameworks: Mapping[str, FrameworkDescription]
 ) -> Options:
     """Parse a command line; exits with 2 and a message for a bad one, as argparse does."""
-    parser = build_parser(frameworks)
-    presets = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    add_group(presets, "presets", PresetOptions, {})
+    built = build_parser(frameworks)
+    first = Program(TRAIN.name, {"presets": PresetOptions})
+    presets = parser(first, add_help=False, allow_abbrev=False)
     chosen, _ = presets.parse_known_args(arguments)
-    parser.set_defaults(**PRESETS[chosen.preset])
+    built.set_defaults(**PRESETS[chosen.preset])
     if chosen.use_imagenet_data_augmentation:
-        parser.set_defaults(**IMAGENET_AUGMENTATION)
-    namespace = parser.parse_args(arguments)
+        built.set_defaults(**IMAGENET_AUGMENTATION)
+    namespace = built.parse_args(arguments)
     options = Options(**{title: collect(namespace, group) for title, group in GROUPS.items()})
-    if problem := _contradiction(options) or _framework_contradiction(options, frameworks):
-        parser.error(problem)
+    problem = _contradiction(options)
+    if problem is None and (described := frameworks.get(options.cluster.framework)) is not None:
+        strategy = described.strategy_of(options)
+        if strategy in described.strategies:
+            problem = described.contradiction(options)
+        else:
+            problem = (
+                f"argument {described.strategy_option}: {described.name} has no {strategy}; write "
+                f"one of {', '.join(described.strategies)}"
+            )
+    if problem:
+        built.error(problem)
     return options
-
-
-def _choices(frameworks: Mapping[str, FrameworkDescription]) -> dict[str, list[str]]:
-    """Return the values of the options that name a framework and its strategy."""
-    choices = {"framework": list(frameworks)} if frameworks else {}
-    for described in frameworks.values():
-        known = choices.setdefault(described.option, [])
-        known += [name for name in described.strategies if name not in known]
-    return choices
-
-
-def _framework_contradiction(
-    options: Options, frameworks: Mapping[str, FrameworkDescription]
-) -> str | None:
-    """Name options that the chosen framework cannot use together, or give None."""
-    described = frameworks.get(options.cluster.framework)
-    if described is None:
-        return None
-    strategy = described.strategy_of(options)
-    if strategy not in described.strategies:
-        return (
-            f"argument {described.strategy_option}: {described.name} has no {strategy}; write one "
-            f"of {', '.join(described.strategies)}"
-        )
-    return described.contradiction(options)
 
 
 def _contradiction(options: Options) -> str | None:
@@ -96,39 +76,46 @@ def _contradiction(options: Options) -> str | None:
     data, output, optimizer = options.data, options.output, options.optimizer
     if data.dataset is not None and (data.data_train or data.data_val):
         return "argument --dataset: not together with --data-train or --data-val"
-    if problem := _url_contradiction(data):
-        return problem
+    if data.dataset_url is None:
+        alone = ("dataset_endpoint", "dataset_region", "dataset_query_key", "cache")
+        given = next((name for name in alone if getattr(data, name) is not None), None)
+        if given is not None:
+            return f"argument {flag(given)}: needs --dataset-url"
+    elif data.dataset is not None or data.data_train or data.data_val:
+        return "argument --dataset-url: not together with --dataset, --data-train or --data-val"
+    elif data.cache_size is not None and data.cache is None:
+        return "argument --cache-size: needs --cache"
     if output.load_epoch is not None and not output.model_prefix:
         return "argument --load-epoch: needs --model-prefix, the files to load"
     if output.load_epoch is not None and output.init_from is not None:
         return "argument --load-epoch: not together with --init-from"
     if options.model.pretrained is not None and (output.init_from or output.load_epoch is not None):
         return "argument --pretrained: not together with --init-from or --load-epoch"
+    starts = {
+        "--init-from-url": output.init_from_url,
+        "--pretrained-url": options.model.pretrained_url,
+        "--init-from": output.init_from,
+        "--pretrained": options.model.pretrained,
+        "--load-epoch": output.load_epoch,
+    }
+    chosen = [name for name, value in starts.items() if value is not None]
+    if chosen and chosen[0].endswith("-url"):
+        if len(chosen) > 1:
+            return f"argument {chosen[0]}: not together with {chosen[1]}"
+    elif output.start_endpoint is not None or output.start_region is not None:
+        return "argument --start-endpoint, --start-region: need --init-from-url or --pretrained-url"
     if options.model.compile and options.cluster.deterministic:
         return "argument --compile: not together with --deterministic: the code may differ"
     if optimizer.warmup_strategy == "lars" and optimizer.optimizer != "lbsgd":
         return "argument --warmup-strategy: lars needs --optimizer lbsgd"
+    if (optimizer.early_stopping_metric is None) != (optimizer.early_stopping_patience is None):
+        return "argument --early-stopping-metric: goes with --early-stopping-patience"
     if optimizer.batch_size < len(options.cluster.gpus):
         return (
             f"argument --batch-size: {optimizer.batch_size} images cannot be split over "
             f"{len(options.cluster.gpus)} GPUs"
         )
-    if problem := _augmentation_contradiction(options.augmentation):
-        return problem
-    return None
-
-
-def _url_contradiction(data: DataOptions) -> str | None:
-    """Name options that do not fit --dataset-url or its absence, or give None."""
-    if data.dataset_url is None:
-        alone = ("dataset_endpoint", "dataset_region", "dataset_query_key", "cache")
-        given = next((name for name in alone if getattr(data, name) is not None), None)
-        return None if given is None else f"argument {flag(given)}: needs --dataset-url"
-    if data.dataset is not None or data.data_train or data.data_val:
-        return "argument --dataset-url: not together with --dataset, --data-train or --data-val"
-    if data.cache_size is not None and data.cache is None:
-        return "argument --cache-size: needs --cache"
-    return None
+    return _augmentation_contradiction(options.augmentation)
 
 
 def _augmentation_contradiction(varied: AugmentationOptions) -> str | None:

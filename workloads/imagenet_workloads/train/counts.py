@@ -6,7 +6,7 @@ matters without rounding. No MXNet.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,10 +77,10 @@ class OutputCounts:
     several at a time: to call NumPy for each would take a tenth of a millisecond.
     """
 
-    def __init__(self, top_k: int) -> None:
-        """Take a further k to count; 0 is none."""
+    def __init__(self, top_k: int, taken: Callable[[Outputs], None] | None = None) -> None:
+        """Count the `top_k` too; `taken` gets each batch's outputs once their values are there."""
         self._counts = Counts()
-        self._top_k = top_k
+        self._top_k, self._taken = top_k, taken
         self._late: Outputs | None = None
         self._held: list[Outputs] = []
         self._room = HELD_BYTES
@@ -125,6 +125,8 @@ class OutputCounts:
         if late is None:
             return
         check_labels(late.labels, late.classes)
+        if self._taken is not None:
+            self._taken(late)
         self._held.append(late)
         self._room -= 4 * len(late.labels) * late.classes
         if self._room <= 0 or len(self._held) == HELD_BATCHES:

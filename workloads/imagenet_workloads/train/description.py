@@ -9,36 +9,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from imagenet_spec.frameworks.descriptor import Framework
 from imagenet_spec.program.option import flag
 from imagenet_spec.program.train import OPTIONS, ClusterOptions, Options, values_of
+from imagenet_spec.strategies import STRATEGIES
 from imagenet_workloads.errors import InputError
-
-
-@dataclass(frozen=True)
-class StrategyModules:
-    """The code behind one strategy of a framework.
-
-    Attributes:
-        strategy: the module in the framework's package `strategies`.
-        rendezvous: the module of `rendezvous` by which its workers meet.
-    """
-
-    strategy: str
-    rendezvous: str
-
-
-def _nothing(options: Options) -> str | None:
-    return None
-
-
-def _unexplained(options: Options) -> None:
-    """Know no reason."""
-
-
-def _worker(options: Options, variables: Mapping[str, str]) -> int | None:
-    return None
 
 
 @dataclass(frozen=True)
@@ -50,7 +27,7 @@ class FrameworkDescription:
         library: the top-level package that it is imported as.
         package: the package of `frameworks` with its modules.
         option: the field of `ClusterOptions` that names its strategy.
-        strategies: the modules of each value of that option.
+        strategies: the module in the package's `strategies` for each value of that option.
         contradiction: names options that do not go together with it, or gives None.
         before_import: runs before its library is imported, for a cheaper import.
         serve: runs a member that is no worker, as the environment says, and gives its exit code;
@@ -58,18 +35,20 @@ class FrameworkDescription:
         explain_abort: raises an InputError if it finds why the library has aborted the process; it
             runs in another one, which has not imported the library.
         exports: the formats to which its module `exporter` writes a trained model.
+        cuda: returns the version of CUDA that its imported library uses; None if it uses none.
     """
 
     has: Framework
     library: str
     package: str
     option: str
-    strategies: Mapping[str, StrategyModules]
-    contradiction: Callable[[Options], str | None] = _nothing
+    strategies: Mapping[str, str]
+    contradiction: Callable[[Options], str | None] = lambda options: None
     before_import: Callable[[], None] = lambda: None
-    serve: Callable[[Options, Mapping[str, str]], int | None] = _worker
-    explain_abort: Callable[[Options], None] = _unexplained
+    serve: Callable[[Options, Mapping[str, str]], int | None] = lambda options, variables: None
+    explain_abort: Callable[[Options], None] = lambda options: None
     exports: tuple[str, ...] = ()
+    cuda: Callable[[Any], str | None] = lambda library: None
 
     @property
     def name(self) -> str:
@@ -82,7 +61,14 @@ class FrameworkDescription:
 
     def load_strategy(self, name: str) -> None:
         """Import the code of a strategy, so that its `join` only has to wait."""
-        self.load(f"strategies.{self.strategies[name].strategy}")
+        self.load(f"strategies.{self.strategies[name]}")
+
+    def versions(self, *, has_gpus: bool) -> dict[str, str]:
+        """Return the versions of its imported library, and of CUDA if GPUs train."""
+        library = sys.modules[self.library]
+        found = {self.name: str(library.__version__)}
+        cuda = self.cuda(library) if has_gpus else None
+        return found if cuda is None else found | {"CUDA": cuda}
 
     @property
     def strategy_option(self) -> str:
@@ -91,8 +77,9 @@ class FrameworkDescription:
 
     @property
     def rendezvous(self) -> Mapping[str, str]:
-        """The module of `rendezvous` for each strategy."""
-        return {name: modules.rendezvous for name, modules in self.strategies.items()}
+        """The module of `rendezvous` for each value of that option."""
+        names = self.has.strategies_by(self.option)
+        return {value: STRATEGIES[names[value]].rendezvous for value in self.strategies}
 
     def strategy_of(self, options: Options) -> str:
         """Return the strategy that a command line names.

@@ -12,8 +12,8 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_spec.events import Event
 from imagenet_workloads.data.worker_data import Batch, Data
-from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.train.group import Flags, Group
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
@@ -86,7 +86,6 @@ class UpdatePlan:
     Attributes:
         accumulation_steps: batches that make one update.
         images_per_update: over all workers; an update follows the mean of their gradients.
-        schedule: of the learning rate.
         updates_done: of the weights so far.
     """
 
@@ -158,6 +157,16 @@ class Learner(Protocol):
 
     def snapshot(self) -> Snapshot:
         """Copy weights, statistics and the optimizer's state; rank 0 alone."""
+
+    def load(self, folder: Path) -> None:
+        """Take the weights and statistics of a checkpoint of this training.
+
+        `predict` and `export` follow, and no training step. All ranks that validate come here
+        together.
+
+        Raises:
+            InputError: a file is damaged.
+        """
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write the model for others to load, each file renamed into place; rank 0 alone.

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -59,3 +61,26 @@ class Group(Protocol):
 
     def close(self) -> None:
         """Leave in good order; every worker closes."""
+
+
+class Alone:
+    """A worker without others; implements `Group`."""
+
+    rank, workers, images_divisor = 0, 1, 1
+    collective = True
+
+    def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
+        return list(numbers)
+
+    def add(self, numbers: Sequence[int]) -> list[int]:
+        return list(numbers)
+
+    def gather(self, own: T) -> T:
+        """Return the moving statistics of this worker."""
+        return own
+
+    def wait_for_all(self) -> None:
+        """Return at once."""
+
+    def close(self) -> None:
+        """Leave no one behind."""

@@ -11,17 +11,19 @@ from functools import partial
 from typing import TypeVar
 
 from imagenet_spec.metrics import Phase
-from imagenet_workloads.checkpoint.store import Position
-from imagenet_workloads.data.worker_data import Batch, Data, ValidationData
+from imagenet_workloads.checkpoint import Position
+from imagenet_workloads.data.worker_data import Data, ValidationData
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.train.checkpointer import Checkpointer
 from imagenet_workloads.train.counts import Counts, OutputCounts
-from imagenet_workloads.train.framework import Learner, Outputs
+from imagenet_workloads.train.framework import Learner
 from imagenet_workloads.train.group import Flags, Group
 from imagenet_workloads.train.ledger import Ledger
+from imagenet_workloads.train.predictions import Predictions
 from imagenet_workloads.train.reporter import Reporter
 from imagenet_workloads.train.schedule import Schedule
+from imagenet_workloads.train.validation_history import EpochValidation, ValidationHistory
 
 T = TypeVar("T")
 
@@ -34,12 +36,17 @@ class TrainingOutcome:
         stopped: Whether it ended early, after a signal to a worker.
         images: trained on, over all workers.
         seconds: that training them took, without evaluations and checkpoints.
-        validation: counts after the last epoch; None where there are none.
+        epochs: finished, by earlier attempts too.
+        validated: the epoch, from 1, whose model was validated last; None if this attempt has
+            validated none.
+        validation: counts of that; None where there are none.
     """
 
     stopped: bool = False
     images: int = 0
     seconds: float = 0.0
+    epochs: int = 0
+    validated: int | None = None
     validation: Counts | None = None
 
 
@@ -48,17 +55,13 @@ class TrainingLoop:
     """One worker's training.
 
     Attributes:
-        epochs: planned.
         accumulation_steps: batches that make one update.
         top_k: a further k to count; 0 is none.
-        data: what is learned.
-        learner: what learns.
         schedule: of the learning rate, for the reports.
-        group: the others.
-        checkpointer: of checkpoints.
-        reporter: to the world.
-        termination: whether to end early.
+        history: of the validations, by which training may end before the last epoch.
+        attempt: the N of attempts/rN.
         ledger: of the records that were trained; None if they have no order.
+        predictions: of this rank in the final validation; None before it.
     """
 
     epochs: int
@@ -71,7 +74,10 @@ class TrainingLoop:
     checkpointer: Checkpointer
     reporter: Reporter
     termination: Termination
+    history: ValidationHistory = field(default_factory=ValidationHistory)
+    attempt: int = 0
     ledger: Ledger | None = None
+    predictions: Predictions | None = field(default=None, init=False)
     # Seconds of steps without an update.
     _accumulated: float = field(default=0.0, init=False)
     # CPU seconds of this thread in the framework's calls.
@@ -81,24 +87,30 @@ class TrainingLoop:
         """Take the metrics that need no interval."""
         self._recorder = self.reporter.recorder
 
-    def run(self, start: Position, first_image: int = 0) -> TrainingOutcome:
+    def run(
+        self, start: Position, first_image: int = 0, saved_by: int | None = None
+    ) -> TrainingOutcome:
         """Train from a position to the end of the last epoch, or until a worker has to leave.
 
-        Args:
-            start: the first batch.
-            first_image: of its epoch, if the images have an order.
+        If the images have an order, the first batch begins with `first_image` of its epoch. Early
+        stopping ends it at the end of an epoch. `saved_by` is the attempt whose checkpoint at the
+        end of an epoch this one resumes from; None without one, and within an epoch.
         """
-        outcome = TrainingOutcome()
+        outcome = TrainingOutcome(epochs=start.epoch)
         self.termination.has_peers = self.group.workers > 1
         self._recorder.reading(self.data.times)
         try:
-            for epoch in range(start.epoch, self.epochs):
+            is_over = saved_by is not None and self._resumes_at_end(outcome, saved_by)
+            while outcome.epochs < self.epochs and not is_over:
+                epoch = outcome.epochs
                 first = (start.batch, first_image) if epoch == start.epoch else (0, 0)
                 outcome.stopped = self._epoch(epoch, *first, outcome)
                 if outcome.stopped:
                     break
-                self.checkpointer.after_epoch(epoch + 1)
-                outcome.validation = self.validate(epoch)
+                outcome.epochs += 1
+                self.checkpointer.after_epoch(outcome.epochs)
+                self._judge(outcome, self.attempt)
+                is_over = self._ends(outcome.epochs)
             self.checkpointer.finish()
         finally:
             if self.ledger is not None:
@@ -106,22 +118,67 @@ class TrainingLoop:
             self.checkpointer.close()
         return outcome
 
-    def validate(self, epoch: int) -> Counts | None:
-        """Evaluate after an epoch; None on ranks that do not, and without validation images."""
+    def _resumes_at_end(self, outcome: TrainingOutcome, saved_by: int) -> bool:
+        """Decide what the attempt before may not have decided after its last epoch."""
+        if not self.history.decides:
+            return False
+        # A checkpoint is written before the validation.
+        if not self.history.has(outcome.epochs):
+            self._judge(outcome, saved_by)
+        return self._ends(outcome.epochs)
+
+    def _judge(self, outcome: TrainingOutcome, attempt: int) -> None:
+        """Validate the newest epoch, whose last step an attempt has trained."""
+        may_end = outcome.epochs == self.epochs or self.history.early_stopping is not None
+        outcome.validation = counts = self.validate(outcome.epochs - 1, is_final=may_end)
+        outcome.validated = outcome.epochs
+        if counts is not None:
+            self.history.add(EpochValidation(outcome.epochs, attempt, counts))
+
+    def _ends(self, finished: int) -> bool:
+        """Return whether early stopping ends training after so many epochs.
+
+        If it does, or if that epoch is the best, its end is saved. Rank 0 decides for all ranks,
+        before any of them begins another step. Ranks that are not in step wait for that only if
+        training may end.
+        """
+        if not self.history.decides:
+            return False
+        best = self.history.best
+        is_best, is_over = best is not None and best.epoch == finished, self.history.early_stop
+        decision = [int(is_best), int(is_over is not None)]
+        if self.group.collective or self.history.early_stopping is not None:
+            decision = self.group.broadcast_from_rank0(f"after epoch {finished}", decision)
+        if any(decision):
+            self.checkpointer.after_validation(finished)
+        # Now it is saved: until here the former best is kept.
+        self.checkpointer.keep(best)
+        return bool(decision[1])
+
+    def validate(
+        self, epoch: int, *, reports: bool = True, is_final: bool = False
+    ) -> Counts | None:
+        """Evaluate after an epoch; None on ranks that do not, and without validation images.
+
+        A model that was reported before is not reported again. The model of the final validation is
+        the one that is exported: `predictions` has what it says of each image.
+        """
         counts = None
         self._recorder.phase(Phase.EVALUATING)
         if self.data.validation is not None:
+
+            def worked() -> None:
+                self._recorder.work()
+                self.checkpointer.look()
+
+            self.predictions = Predictions() if is_final else None
             counts = evaluate(
-                self.learner, self.data.validation, self.group, self.top_k, self._validated_batch
+                self.learner, self.data.validation, self.group, self.top_k, worked, self.predictions
             )
-        if counts is not None:
+        if counts is not None and reports:
             self.reporter.validation(epoch, counts, self.top_k)
         self.reporter.pause()
         return counts
-
-    def _validated_batch(self) -> None:
-        self._recorder.work()
-        self.checkpointer.look()
 
     def _epoch(
         self, epoch: int, first_batch: int, first_image: int, outcome: TrainingOutcome
@@ -144,7 +201,13 @@ class TrainingLoop:
             waited = time.monotonic() - asked
             self._framework_cpu += batch.cpu_seconds
             images = batch.images
-            flags, outputs = self._step(batch, updates=done % self.accumulation_steps == 0)
+            updates = done % self.accumulation_steps == 0
+            own = Flags(
+                self.checkpointer.is_due(), self.termination.requested, self.checkpointer.is_synced
+            )
+            flags, outputs = self._of_framework(partial(self.learner.train, batch, updates, own))
+            if self.ledger is not None:
+                self.ledger.record(batch.read)
             # Its arrays are freed with the next batch, which may get their memory.
             del batch
             # A GPU's driver spends CPU time while this thread waits for it.
@@ -152,7 +215,13 @@ class TrainingLoop:
             counts.add(outputs)
             step_ended = time.monotonic()
             self.termination.end_step()
-            self._report_exchange(asked, step_ended)
+            ready = self._of_framework(self.learner.gradients_ready)
+            if ready is None:
+                self._accumulated += step_ended - asked
+            else:
+                # The time before the exchange.
+                self._recorder.exchange(self._accumulated + ready - asked)
+                self._accumulated = 0.0
             self.reporter.step(
                 Position(epoch, done),
                 images,
@@ -166,7 +235,11 @@ class TrainingLoop:
             own_cpu = time.thread_time() - self._framework_cpu - own_cpu
             is_last = done == self.data.training.batches_per_epoch
             after = Position(epoch + 1, 0) if is_last else Position(epoch, done)
-            has_saved = self._save(flags, after)
+            is_asked = flags.save or flags.stop
+            # The receipt first, so that a checkpoint at the same position holds it.
+            has_saved = self.checkpointer.after_step(after, synced=flags.synced) or is_asked
+            if is_asked:
+                self.checkpointer.within_epoch(after)
             if has_saved:
                 self._recorder.phase(Phase.TRAINING)
                 self._recorder.begin_steps()
@@ -179,18 +252,14 @@ class TrainingLoop:
             )
             if flags.stop:
                 return True
-        counted = counts.finish()
-        self._finish_epoch(epoch, counted, time.monotonic() - started - saving, outcome)
+        counted, workers = counts.finish(), self.group.workers
+        seconds = time.monotonic() - started - saving
+        if self.group.collective:
+            counted, workers = Counts(*self.group.add(counted.numbers())), 1
+        self.reporter.epoch(epoch, seconds, counted, workers)
+        outcome.images += counted.images * workers
+        outcome.seconds += seconds
         return False
-
-    def _step(self, batch: Batch, updates: bool) -> tuple[Flags, Outputs]:
-        own = Flags(
-            self.checkpointer.is_due(), self.termination.requested, self.checkpointer.is_synced
-        )
-        trained = self._of_framework(lambda: self.learner.train(batch, updates, own))
-        if self.ledger is not None:
-            self.ledger.record(batch.read)
-        return trained
 
     def _of_framework(self, call: Callable[[], T]) -> T:
         """Call the learner, and count the CPU time of this thread as the framework's."""
@@ -200,34 +269,6 @@ class TrainingLoop:
         finally:
             self._framework_cpu += time.thread_time() - begin
 
-    def _save(self, flags: Flags, position: Position) -> bool:
-        """Save the checkpoint or the receipt that is due after a step; whether one was."""
-        is_asked = flags.save or flags.stop
-        # The receipt first, so that a checkpoint at the same position holds it.
-        was_due = self.checkpointer.after_step(position, synced=flags.synced)
-        if is_asked:
-            self.checkpointer.within_epoch(position)
-        return was_due or is_asked
-
-    def _report_exchange(self, asked: float, ended: float) -> None:
-        """Report the time before the exchange of a step that asked for its batch and has ended."""
-        ready = self._of_framework(self.learner.gradients_ready)
-        if ready is None:
-            self._accumulated += ended - asked
-            return
-        self._recorder.exchange(self._accumulated + ready - asked)
-        self._accumulated = 0.0
-
-    def _finish_epoch(
-        self, epoch: int, counts: Counts, seconds: float, outcome: TrainingOutcome
-    ) -> None:
-        workers = self.group.workers
-        if self.group.collective:
-            counts, workers = Counts(*self.group.add(counts.numbers())), 1
-        self.reporter.epoch(epoch, seconds, counts, workers)
-        outcome.images += counts.images * workers
-        outcome.seconds += seconds
-
 
 def evaluate(
     learner: Learner,
@@ -235,18 +276,14 @@ def evaluate(
     group: Group,
     top_k: int,
     worked: Callable[[], None] = lambda: None,
+    predictions: Predictions | None = None,
 ) -> Counts | None:
     """Count every validation image exactly once; None on the ranks that have no part in it.
 
-    Workers sum counts as whole numbers, outside of the optimizer. The sums equal the counts of one
-    process that loads the saved model.
-
-    Args:
-        learner: the network, with BatchNorm statistics that all ranks agree on.
-        data: the images.
-        group: if it is collective, each rank takes a share; otherwise rank 0 takes all.
-        top_k: a further k to count; 0 is none.
-        worked: called after each batch.
+    If the group is collective, each rank takes a share; otherwise rank 0 takes all. Workers sum
+    counts as whole numbers, outside of the optimizer. The sums equal the counts of one process that
+    loads the saved model. BatchNorm's statistics are those that all ranks agree on. `predictions`
+    gets what the network says of each image of this rank.
 
     Raises:
         WorkloadError: not every image came by.
@@ -257,7 +294,7 @@ def evaluate(
         rank, ranks = 0, 1
     else:
         return None
-    classified = OutputCounts(top_k)
+    classified = OutputCounts(top_k, None if predictions is None else predictions.add)
     for batch in data.batches(rank, ranks):
         classified.add(learner.predict(batch))
         worked()

@@ -44,7 +44,6 @@ class MovingStatistics:
     """The statistics of this worker's devices, averaged or each device's own."""
 
     def __init__(self, devices: DeviceStatistics, group: Group) -> None:
-        """Take the devices, with each one's own statistics."""
         self._devices, self._group = devices, group
         # What the next training step goes on with; None if the devices have it.
         self._own: Rows | None = None

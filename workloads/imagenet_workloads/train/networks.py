@@ -1,4 +1,4 @@
-"""The network that is asked for, in any framework, and the plan of small residual networks."""
+"""The network and optimizer that are asked for, in any framework, and small residual networks."""
 
 import difflib
 from collections.abc import Collection, Mapping
@@ -94,16 +94,25 @@ SMALL_IMAGE = 32
 BOTTLENECK_DEPTH = 164
 
 
+def require_optimizer(framework: str, name: str, known: Collection[str]) -> None:
+    """Check an optimizer's name against those that a framework has here.
+
+    Raises:
+        InputError: it is none of them.
+    """
+    if name.lower() in known:
+        return
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise InputError(
+        f"--optimizer (optimizer.name): {framework} has no {name!r} here; {hint}write one of "
+        f"{', '.join(known)}, or --framework MXNet (framework: MXNet)"
+    )
+
+
 @dataclass(frozen=True)
 class Residual:
-    """A network of three stages.
-
-    Attributes:
-        units: of each stage.
-        first: filters of the convolution before the stages.
-        filters: of each stage.
-        bottleneck: whether units are.
-    """
+    """A network of three stages of so many units, after a convolution of `first` filters."""
 
     units: int
     first: int

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from imagenet_workloads.checkpoint.manifest import (
+from imagenet_spec import volume_files
+from imagenet_spec.names import TRAINING_FILE
+from imagenet_workloads.checkpoint import (
     COMPILED_FILE,
-    LENGTH_FILE,
     CheckpointManifest,
     Position,
     read_batches_per_epoch,
@@ -36,7 +37,7 @@ MOST = 1000
 # Updates from a checkpoint to the second receipt.
 LATER_STEPS = 10
 # MXNet numbers nameless layers; the others have what a training was told, not what it computed.
-_NOT_COMPUTED = frozenset({FILE_NAME, LENGTH_FILE, COMPILED_FILE, "symbol.json"})
+_NOT_COMPUTED = frozenset({FILE_NAME, TRAINING_FILE, COMPILED_FILE, "symbol.json"})
 
 State = Mapping[str, Mapping[str, NDArray[Any]]]
 """What a training has computed: arrays by part (weights, optimizer, …) and name."""
@@ -44,11 +45,9 @@ State = Mapping[str, Mapping[str, NDArray[Any]]]
 
 @dataclass(frozen=True)
 class LaterReceipt:
-    """The receipt of the state some steps after a checkpoint.
+    """The receipt of the state so many updates after a checkpoint.
 
     Attributes:
-        steps: updates since the checkpoint.
-        position: in the training.
         attempt: that trained them.
         state: the hex SHA-256 of each part of the state, and of the random state.
     """
@@ -121,11 +120,7 @@ class Receipt:
 
     @classmethod
     def of(cls, folder: Path) -> "Receipt":
-        """Return the receipt of a complete checkpoint.
-
-        Raises:
-            InputError: it has none, or is damaged.
-        """
+        """Return the receipt of a complete checkpoint."""
         manifest = CheckpointManifest.read(folder)
         if FILE_NAME not in manifest.files:
             raise InputError(f"{folder}: has no {FILE_NAME}; an older version wrote it")
@@ -169,11 +164,7 @@ class Launch:
 
     @classmethod
     def read(cls, path: Path) -> "Launch":
-        """Read it from a receipts.json; that of an older version has no threads and servers.
-
-        Raises:
-            InputError: the file is missing or damaged.
-        """
+        """Read it from a receipts.json; that of an older version has no threads and servers."""
         fields = Fields.read(path)
         threads = fields.text("threads") if fields.has("threads") else None
         servers = fields.integer("servers") if fields.has("servers") else 0
@@ -187,9 +178,6 @@ class Receipts:
     Attributes:
         seed: of all random numbers.
         accumulation_steps: batches of an update.
-        launch: of this attempt.
-        attempt: its number.
-        batches_per_epoch: of this worker.
         chain: the receipts so far.
     """
 
@@ -205,9 +193,7 @@ class Receipts:
     def go_on_from(self, folder: Path, start: Position) -> None:
         """Take the chain of the checkpoint that training resumes from, if it has one.
 
-        Args:
-            folder: of the checkpoint.
-            start: where training goes on, in this attempt's batches.
+        `start` is where training goes on, in this attempt's batches.
         """
         if not (folder / FILE_NAME).exists():
             return
@@ -227,9 +213,7 @@ class Receipts:
     def expect_later(self, checkpoint: Position, start: Position) -> None:
         """Have the receipt LATER_STEPS after a checkpoint written when training gets there.
 
-        Args:
-            checkpoint: its position.
-            start: the same, in this attempt's batches.
+        `start` is the checkpoint's position in this attempt's batches.
         """
         self._due[checkpoint] = self._done(start) + LATER_STEPS * self.accumulation_steps
 
@@ -282,22 +266,14 @@ class Receipts:
 
 
 def earlier(folder: Path) -> list[Receipt]:
-    """Return the receipts before that of a checkpoint.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Return the receipts before that of a checkpoint."""
     return read_chain(folder / FILE_NAME, "earlier")
 
 
 def read_chain(path: Path, name: str) -> list[Receipt]:
-    """Return the receipts that a field of a JSON file holds.
-
-    Raises:
-        InputError: it holds none.
-    """
+    """Return the receipts that a field of a JSON file holds."""
     try:
-        return [Receipt.read(one) for one in json.loads(path.read_bytes())[name]]
+        return [Receipt.read(one) for one in json.loads(volume_files.read_bytes(path))[name]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: holds no receipts of checkpoints: {error}") from error
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from imagenet_workloads.checkpoint.manifest import Position
-from imagenet_workloads.telemetry import events
-from imagenet_workloads.telemetry.log import EventLog
+from imagenet_spec import events
+from imagenet_workloads.checkpoint import Position
+from imagenet_workloads.telemetry.event_log import EventLog
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.counts import Counts
 
@@ -29,11 +29,7 @@ GROWTH_INTERVAL_SECONDS = 1.0
 
 
 class Reporter:
-    """Reports for one worker.
-
-    Attributes:
-        recorder: of the metrics, which is told directly what needs no interval and no event.
-    """
+    """Reports for one worker; its recorder is told directly what needs no interval and no event."""
 
     def __init__(
         self,
@@ -46,7 +42,7 @@ class Reporter:
         trained_before: float = 0.0,
         device: str = "this CPU",
     ) -> None:
-        """Take where to report to.
+        """Take where to report to, and what for.
 
         Args:
             recorder: of the metrics.
@@ -78,15 +74,9 @@ class Reporter:
         rate: Callable[[], float],
         counts: Callable[[], Counts],
     ) -> None:
-        """Report one step.
+        """Report one step, at the position after it in the epoch that it belongs to.
 
-        Args:
-            position: after it, in the epoch that it belongs to.
-            images: in it.
-            seconds: that it took.
-            waited: of them, for data.
-            rate: returns the learning rate.
-            counts: returns those over the epoch so far.
+        Of its seconds it `waited` so many for data. `counts` returns those over the epoch so far.
         """
         reached = position.epoch + position.batch / self._last
         self.recorder.step(images, seconds, waited, redone=reached <= self._trained_before)
@@ -106,17 +96,18 @@ class Reporter:
         elapsed = self._clock() - self._interval_started
         due = position.batch % self._display_every == 0 or position.batch == self._last
         if due or elapsed >= LONGEST_SILENCE:
-            self._display(position, elapsed, rate(), counts())
+            speed, so_far = self._interval_images / max(elapsed, 1e-9), counts()
+            top1, top5 = so_far.accuracy(so_far.top1), so_far.accuracy(so_far.top5)
+            loss = finite(so_far.loss)
+            self.recorder.speed(speed)
+            self.recorder.accuracy(loss, top1, top5)
+            self.write(
+                events.Progress(position.epoch, position.batch, speed, loss, top1, top5, rate())
+            )
+            self.pause()
 
     def epoch(self, epoch: int, seconds: float, counts: Counts, workers: int) -> None:
-        """Report a finished epoch.
-
-        Args:
-            epoch: which.
-            seconds: that it took.
-            counts: over its images.
-            workers: the number of such counts in the job's; 1 if a count covers all workers.
-        """
+        """Report a finished epoch; `workers` is 1 if the counts cover all of them."""
         speed = counts.images * workers / seconds
         self.write(
             events.EpochFinished(
@@ -149,18 +140,6 @@ class Reporter:
             self._log.write(event)
         self._listener(event)
 
-    def _display(self, position: Position, elapsed: float, rate: float, counts: Counts) -> None:
-        speed = self._interval_images / max(elapsed, 1e-9)
-        top1, top5 = counts.accuracy(counts.top1), counts.accuracy(counts.top5)
-        self.recorder.speed(speed)
-        self.recorder.accuracy(finite(counts.loss), top1, top5)
-        self.write(
-            events.Progress(
-                position.epoch, position.batch, speed, finite(counts.loss), top1, top5, rate
-            )
-        )
-        self.pause()
-
 
 def finite(value: float) -> float | None:
     """Return a number as JSON can hold it: None for what is none."""
@@ -174,16 +153,11 @@ def growth_reported(
     interval: float = GROWTH_INTERVAL_SECONDS,
     pattern: str = "**/*",
 ) -> Iterator[None]:
-    """Look at the files below a folder until the block ends.
+    """Look at the files below a folder that match a pattern, until the block ends.
 
     So a call that writes files and says nothing meanwhile, such as a framework's save, shows its
-    progress.
-
-    Args:
-        folder: that the block writes to.
-        report: called from another thread if the files have changed in size since the last look.
-        interval: seconds between two looks.
-        pattern: of the files, below the folder.
+    progress: `report` is called from another thread if their sizes have changed since the last
+    look.
     """
     ended = threading.Event()
     at_start = _sizes(folder, pattern)

@@ -6,53 +6,59 @@ go on from, trains, and leaves the result.
 
 import logging
 import os
+import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from imagenet_spec import events
 from imagenet_spec.metrics import Phase, TimePhase
+from imagenet_spec.names import READABLE_LOG, VERSION
+from imagenet_spec.program.option import options_of
 from imagenet_spec.program.train import Options
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.checkpoint import CheckpointStore, Identity, Position
 from imagenet_workloads.data.worker_data import Data, TrainingData, shortened
 from imagenet_workloads.environment import Environment
+from imagenet_workloads.errors import InputError
 from imagenet_workloads.process.program import TERMINATED, write_termination_message
 from imagenet_workloads.process.termination import Termination
-from imagenet_workloads.telemetry import events
-from imagenet_workloads.telemetry.history import trained_before
-from imagenet_workloads.telemetry.log import READABLE_NAME, EventLog, log_readably
+from imagenet_workloads.telemetry.event_log import (
+    EventLog,
+    log_readably,
+    runs_of,
+    trained_before,
+)
 from imagenet_workloads.telemetry.training import TrainingRecorder
 from imagenet_workloads.train.checkpointer import Checkpointer
+from imagenet_workloads.train.evaluation import write_evaluation
 from imagenet_workloads.train.framework import Framework, UpdatePlan
 from imagenet_workloads.train.group import Group
 from imagenet_workloads.train.ledger import Ledger, LedgerHead, Start
 from imagenet_workloads.train.loop import TrainingLoop, TrainingOutcome
+from imagenet_workloads.train.model_card import Origin, model_card, write_card
+from imagenet_workloads.train.predictions import gather
 from imagenet_workloads.train.receipts import Launch, Receipts
 from imagenet_workloads.train.reporter import Reporter, growth_reported
 from imagenet_workloads.train.result import Result, labels, write_reading, write_result
 from imagenet_workloads.train.resume import ResumePoint, find_resume_point
 from imagenet_workloads.train.schedule import Schedule, scaled
+from imagenet_workloads.train.validation_history import ValidationHistory, by_merit
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Worker:
-    """What a worker has before it knows the others.
+    """What a worker has before it knows the others; no name of the strategy if it is unknown.
 
     Attributes:
-        options: the command line.
-        environment: the pod's.
-        store: of checkpoints.
-        identity: of this training's checkpoints.
-        recorder: of metrics.
-        termination: Whether a signal has arrived.
-        framework: that trains.
-        strategy: that its command line names; empty if it is unknown.
+        versions: returns those of the framework's libraries, by name.
     """
 
     options: Options
@@ -63,6 +69,7 @@ class Worker:
     termination: Termination
     framework: Framework
     strategy: str = ""
+    versions: Callable[[], Mapping[str, str]] = dict
 
 
 def train(worker: Worker) -> int:
@@ -96,9 +103,8 @@ def _read(worker: Worker, group: Group, data: Data) -> None:
     read = only_read(worker.framework, data, worker.options, group, worker.recorder.work)
     worker.recorder.reading(data.times)
     if group.rank == 0:
-        result = _result(
-            worker, group, data, ResumePoint(Position(0, 0)), TrainingOutcome(), started_at
-        )
+        outcome = TrainingOutcome(epochs=worker.options.optimizer.num_epochs)
+        result = _result(worker, group, data, ResumePoint(Position(0, 0)), outcome, started_at)
         write_reading(worker.store.attempt_folder, result, read, datetime.now(UTC))
     write_termination_message(events.to_line(read, time.time()))
 
@@ -110,15 +116,7 @@ def only_read(
     group: Group,
     worked: Callable[[], None] = lambda: None,
 ) -> events.Read:
-    """Read an epoch and measure how fast.
-
-    Args:
-        framework: that reads.
-        data: what is read.
-        options: the command line.
-        group: the workers that read at the same time.
-        worked: called after each batch.
-    """
+    """Read an epoch and measure how fast; `worked` is called after each batch."""
     every, size = options.output.disp_batches, options.optimizer.batch_size
     started = interval = time.monotonic()
     images = 0
@@ -138,38 +136,87 @@ def only_read(
 def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) -> bool:
     """Train, evaluate, leave the result; false when it left early instead."""
     started_at = datetime.now(UTC)
-    epochs = worker.options.optimizer.num_epochs
     fit, resume_point = _get_ready(worker, group, data, accumulation_steps)
     with worker.termination.deferred():
-        outcome = fit.run(resume_point.position, resume_point.first_image)
-    if outcome.stopped or worker.termination.requested:
+        outcome = fit.run(
+            resume_point.position, resume_point.first_image, resume_point.attempt_at_end
+        )
+    leaves = [int(outcome.stopped or worker.termination.requested)]
+    # What follows needs all workers, and one may have got its signal in the last validation.
+    if any(group.add(leaves) if group.collective else leaves):
         return False
-    if resume_point.position.epoch >= epochs:
-        # An earlier attempt trained to the end and died before it could say so.
-        outcome.validation = fit.validate(epochs - 1)
+    model_epoch = _choose_model(worker, group, fit, outcome.epochs)
+    if outcome.validated != model_epoch:
+        # An earlier attempt trained to the end and died before it could say so, or the best model
+        # is that of an earlier epoch, which was reported then.
+        is_last = model_epoch == outcome.epochs
+        outcome.validation = fit.validate(model_epoch - 1, reports=is_last, is_final=True)
+    predictions = None
+    if fit.predictions is not None and data.validation is not None:
+        own, images = fit.predictions.rows(), data.validation.images
+        predictions = gather(own, images, group, worker.store.attempt_folder)
     if group.rank == 0:
         result = _result(worker, group, data, resume_point, outcome, started_at)
         result = replace(
             result,
-            receipts=fit.checkpointer.receipts,
+            planned_epochs=worker.options.optimizer.num_epochs,
+            model_epoch=model_epoch,
+            history=fit.history,
+            receipts=[
+                one for one in fit.checkpointer.receipts if one.position <= Position(model_epoch, 0)
+            ],
             checkpoint_stall=fit.checkpointer.stalls.mean,
         )
         worker.store.refuse_later_attempt()
         folder = worker.store.attempt_folder
         worker.recorder.phase(Phase.EXPORTING)
+
+        def describe(document: Mapping[str, Any]) -> None:
+            evaluation = write_evaluation(folder, predictions, result.job, model_epoch, data)
+            write_card(folder, model_card(document, evaluation, data, _origin(worker)))
+
         with growth_reported(folder, worker.recorder.work):
-            write_result(
+            sha256 = write_result(
                 folder,
                 result,
                 fit.learner.export,
                 labels(data.classes, data.class_words),
                 datetime.now(UTC),
+                describe,
             )
-        finished = result.finished()
+        finished = result.finished(sha256)
         fit.reporter.write(finished)
         # For the status of the job: no sampler reaches this worker any more.
         write_termination_message(events.to_line(finished, time.time()))
     return True
+
+
+def _choose_model(worker: Worker, group: Group, fit: TrainingLoop, trained: int) -> int:
+    """Load the model of the best epoch if that was asked for; return the model's epoch, from 1.
+
+    Every rank that validates loads it. If the checkpoint of the best epoch is damaged, that of the
+    next best one is taken.
+    """
+    metric = fit.history.best_metric
+    if metric is None:
+        return trained
+    chosen, attempt = trained, 0
+    for one in by_merit(fit.history.entries, metric) if group.rank == 0 else ():
+        if one.epoch == trained:
+            break
+        folder = worker.store.folder_of(Position(one.epoch, 0), one.attempt)
+        try:
+            worker.store.verified(folder, worker.recorder.work)
+        except InputError as error:
+            _log.warning("the model of epoch %d is not exported: %s", one.epoch, error)
+            continue
+        chosen, attempt = one.epoch, one.attempt
+        break
+    chosen, attempt = group.broadcast_from_rank0("best", [chosen, attempt])
+    if chosen != trained and (group.collective or group.rank == 0):
+        fit.learner.load(worker.store.folder_of(Position(chosen, 0), attempt))
+        _log.info("the model is that of epoch %d, the best by validation %s", chosen, metric)
+    return chosen
 
 
 def _get_ready(
@@ -188,13 +235,22 @@ def _get_ready(
         worker.recorder.work,
         data.training.ordered_batch,
     )
+    history = ValidationHistory.of(options)
+    if history.decides and (data.validation is None or not data.validation.images):
+        raise InputError(
+            "--checkpoint-best (checkpoint.best.metric) and --early-stopping-metric "
+            "(earlyStopping.metric) need validation images, and this training has none; leave them "
+            "out, or prepare the dataset with validation images"
+        )
+    if resume_point.continues and resume_point.folder is not None:
+        history.load(resume_point.folder)
     plan = _plan(options, group, batches, resume_point, accumulation_steps)
     learner = worker.framework.learner(data, resume_point, plan)
     log, furthest = None, 0.0
     if group.rank == 0:
         # Before this run's own log begins; a job's account of time is that of rank 0.
         furthest = trained_before(options.output.output, _identity(worker))
-        log_readably(worker.store.attempt_folder / READABLE_NAME)
+        log_readably(worker.store.attempt_folder / READABLE_LOG)
         log = EventLog(worker.store.attempt_folder)
     reporter = Reporter(
         worker.recorder,
@@ -205,7 +261,7 @@ def _get_ready(
         trained_before=furthest,
         device="this GPU" if options.cluster.gpus else "this CPU",
     )
-    _announce(worker, group, reporter, resume_point, batches)
+    _announce(worker, group, data, reporter, resume_point)
     ledger = _open_ledger(worker, group, data.training, resume_point)
     checkpointer = Checkpointer(
         options.output,
@@ -218,7 +274,10 @@ def _get_ready(
         options.optimizer.num_epochs,
         _receipts(worker, group, resume_point, batches, accumulation_steps),
         ledger,
+        history,
+        None if resume_point.attempt_at_end is None else resume_point.position,
     )
+    checkpointer.keep(history.best)
     fit = TrainingLoop(
         epochs=options.optimizer.num_epochs,
         accumulation_steps=accumulation_steps,
@@ -230,6 +289,8 @@ def _get_ready(
         checkpointer=checkpointer,
         reporter=reporter,
         termination=worker.termination,
+        history=history,
+        attempt=worker.environment.attempt or 0,
         ledger=ledger,
     )
     return fit, resume_point
@@ -297,8 +358,9 @@ def _plan(
 
 
 def _announce(
-    worker: Worker, group: Group, reporter: Reporter, resume_point: ResumePoint, batches: int
+    worker: Worker, group: Group, data: Data, reporter: Reporter, resume_point: ResumePoint
 ) -> None:
+    batches = data.training.batches_per_epoch
     worker.recorder.plan(worker.options.optimizer.num_epochs, batches, group.rank)
     worker.recorder.position(resume_point.position.epoch, resume_point.position.batch)
     _log.info("rank %d of %d, process %d", group.rank, group.workers, os.getpid())
@@ -311,8 +373,47 @@ def _announce(
             resume_point.resumed_from,
             batches,
             _identity(worker),
+            data.training.images,
+            data.key,
+            _parameters(worker, group),
         )
     )
+
+
+def _origin(worker: Worker) -> Origin:
+    output = worker.options.output
+    return Origin(
+        output.dataset_license,
+        sys.argv[1:],
+        {
+            "imagenet-workloads": VERSION,
+            "Python": platform.python_version(),
+            **worker.versions(),
+        },
+        runs_of(output.output, _identity(worker)),
+    )
+
+
+def _parameters(worker: Worker, group: Group) -> dict[str, str]:
+    """Return what decides the training, by option; options of augmentation only if they are used.
+
+    The batch is that of all workers, whose number may change.
+    """
+    options = worker.options
+    chosen = {
+        "framework": worker.framework.name,
+        "strategy": worker.strategy,
+        "seed": options.cluster.seed,
+        **vars(options.model),
+        **vars(options.optimizer),
+        **{
+            item.name: value
+            for item in options_of(type(options.augmentation))
+            if (value := getattr(options.augmentation, item.name)) != item.default
+        },
+        "batch_size": options.optimizer.batch_size * group.workers,
+    }
+    return {name: str(value) for name, value in chosen.items() if value not in (None, "", ())}
 
 
 def _identity(worker: Worker) -> str:
@@ -335,7 +436,7 @@ def _result(
         framework=worker.framework.name,
         strategy=worker.strategy,
         network=options.model.network,
-        epochs=options.optimizer.num_epochs,
+        epochs=outcome.epochs,
         workers=group.workers,
         validation=outcome.validation,
         images=outcome.images,

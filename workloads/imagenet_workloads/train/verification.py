@@ -20,13 +20,16 @@ from itertools import count, zip_longest
 from pathlib import Path
 
 from imagenet_spec.names import (
+    CHECKPOINTS_FOLDER,
     IMAGENET_ATTEMPT,
     IMAGENET_JOB_UID,
     IMAGENET_SPEC_HASH,
+    TRAIN_PROGRAM,
     attempt_folder,
 )
-from imagenet_spec.program.train import Options
-from imagenet_workloads.checkpoint.manifest import CheckpointManifest, Position
+from imagenet_spec.program.option import written
+from imagenet_spec.program.train import OPTIONS, Options, values_of
+from imagenet_workloads.checkpoint import CheckpointManifest, Position
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.process import parent_death_signal
@@ -34,13 +37,20 @@ from imagenet_workloads.rendezvous import LocalMember, local_members
 from imagenet_workloads.train.description import FrameworkDescription
 from imagenet_workloads.train.receipts import FILE_NAME, Launch, Receipt, read_chain
 
-_PROGRAMS = Path(sys.executable).parent
-_TRAIN = "imagenet-train"
+PROGRAMS = Path(sys.executable).parent
 _POLL_SECONDS = 0.1
 # The kernel gives these ports to any client, before a member listens.
 _EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # Of a sum over more workers, the bits depend on its order.
 _MOST_IN_ANY_ORDER = 2
+# A training that decides by its validations begins with the one that a checkpoint has not. No step
+# depends on it.
+_NO_DECISIONS = {
+    "early_stopping_metric": None,
+    "early_stopping_patience": None,
+    "early_stopping_min_delta": None,
+    "checkpoint_best": None,
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,6 @@ class Target:
     Attributes:
         checkpoint: the folder to begin from.
         steps: updates from there to the receipt.
-        position: of the receipt.
         state: the hex SHA-256 of each part.
         launch: the file with the command line that led there.
         is_checkpoint: whether the receipt is that of the next checkpoint.
@@ -86,17 +95,14 @@ def choose(result: Path, checkpoint: str | None, steps: int | None) -> Target:
         return chosen[-1]
     wanted = "next checkpoint" if steps is None else f"receipt of {steps} steps later"
     after = "" if checkpoint is None else f" after {checkpoint}"
-    raise InputError(f"{result}: no {wanted}{after}; there are: {_described(found)}")
-
-
-def _described(targets: Sequence[Target]) -> str:
-    steps: dict[str, list[str]] = {}
-    for one in targets:
+    known: dict[str, list[str]] = {}
+    for one in found:
         said = f"{one.steps} (--next-checkpoint)" if one.is_checkpoint else f"{one.steps}"
-        steps.setdefault(one.checkpoint.name, []).append(said)
-    if not steps:
-        return "none; raise checkpoint.keep"
-    return "; ".join(f"{name} with steps {', '.join(later)}" for name, later in steps.items())
+        known.setdefault(one.checkpoint.name, []).append(said)
+    listed = "; ".join(f"{name} with steps {', '.join(later)}" for name, later in known.items())
+    raise InputError(
+        f"{result}: no {wanted}{after}; there are: {listed or 'none; raise checkpoint.keep'}"
+    )
 
 
 def _targets(result: Path) -> Iterator[Target]:
@@ -135,14 +141,8 @@ def members(
 ) -> Sequence[LocalMember]:
     """Return the processes that train again on this machine.
 
-    Args:
-        launch: how training was started.
-        path: the file with it, for messages.
-        options: its command line.
-        description: of its framework.
-
     Raises:
-        InputError: the training has other bits each time.
+        InputError: the training has other bits each time; the message names the file of its launch.
     """
     certain = replace(options, cluster=replace(options.cluster, deterministic=True))
     if problem := description.contradiction(certain):
@@ -176,15 +176,15 @@ def _free_ports() -> Iterator[int]:
 
 
 def train_again(
-    target: Target, launch: Launch, members: Sequence[LocalMember], gpus: int
+    target: Target, launch: Launch, options: Options, members: Sequence[LocalMember]
 ) -> Mapping[str, str]:
     """Train from the checkpoint to the receipt; return the SHA-256 of each part there.
 
     Args:
         target: the checkpoint and the receipt.
-        launch: how training was started.
-        members: the processes that train.
-        gpus: of each worker.
+        launch: of the training.
+        options: of its command line.
+        members: what runs here.
 
     Raises:
         InputError: the checkpoint is damaged.
@@ -195,7 +195,8 @@ def train_again(
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch)
         shutil.copytree(
-            target.checkpoint, output / attempt_folder(0) / "checkpoints" / target.checkpoint.name
+            target.checkpoint,
+            output / attempt_folder(0) / CHECKPOINTS_FOLDER / target.checkpoint.name,
         )
         environment = os.environ | {
             IMAGENET_JOB_UID: manifest.identity.job_uid,
@@ -206,16 +207,22 @@ def train_again(
         if launch.threads is not None:
             environment["OMP_NUM_THREADS"] = launch.threads
         arguments = [
-            *launch.arguments,
+            *written(OPTIONS, {**values_of(options), **_NO_DECISIONS}),
             *("--output", str(output), "--checkpoint-every-epochs", "1"),
             *("--checkpoint-keep", "100000"),
         ]
         if target.is_checkpoint and target.position.batch:
             # So that it writes the next checkpoint too.
             arguments += ["--checkpoint-every-seconds", "0.000001"]
-        with _running(members, arguments, environment, gpus) as processes:
-            while _reached(output, manifest.position, target) is None and not _are_over(processes):
+        with _running(members, arguments, environment, len(options.cluster.gpus)) as processes:
+            is_over = False
+            while _reached(output, manifest.position, target) is None and not is_over:
                 time.sleep(_POLL_SECONDS)
+                codes = [(member, process.poll()) for member, process in processes]
+                # All workers have ended, or any member has failed.
+                is_over = any(code for _, code in codes) or all(
+                    code is not None for member, code in codes if member.is_worker
+                )
         found = _reached(output, manifest.position, target)
     if found is None:
         raise WorkloadError(f"training has ended before {target.position.name}")
@@ -234,10 +241,17 @@ def _running(
     workers, processes = count(), []
     try:
         for member in members:
-            program = str(_PROGRAMS / member.program)
-            own = _gpus_of(next(workers), gpus) if member.is_worker and len(members) > 1 else {}
+            program = str(PROGRAMS / member.program)
+            own = {}
+            if member.is_worker and len(members) > 1 and gpus:
+                # Its share of this machine's GPUs.
+                first = next(workers) * gpus
+                visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+                devices = visible.split(",") if visible is not None else None
+                share = range(first, first + gpus) if devices is None else devices[first:][:gpus]
+                own["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, share))
             process = subprocess.Popen(
-                [*wrapper, program, *(arguments if member.program == _TRAIN else ())],
+                [*wrapper, program, *(arguments if member.program == TRAIN_PROGRAM else ())],
                 env={**environment, **member.variables, **own},
                 stdout=subprocess.DEVNULL,
             )
@@ -250,29 +264,11 @@ def _running(
             process.wait()
 
 
-def _gpus_of(worker: int, count: int) -> dict[str, str]:
-    """Return the variable with a worker's share of this machine's GPUs."""
-    if not count:
-        return {}
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = [str(name) for name in range((worker + 1) * count)]
-    devices = names if visible is None else visible.split(",")
-    return {"CUDA_VISIBLE_DEVICES": ",".join(devices[worker * count :][:count])}
-
-
-def _are_over(processes: Sequence[tuple[LocalMember, subprocess.Popen[bytes]]]) -> bool:
-    """Whether all workers have ended, or any member has failed."""
-    codes = [(member, process.poll()) for member, process in processes]
-    return any(code for _, code in codes) or all(
-        code is not None for member, code in codes if member.is_worker
-    )
-
-
 def _reached(output: Path, begun: Position, target: Target) -> Mapping[str, str] | None:
     """Return the SHA-256 of each part at the target; None if training has not got there."""
     attempt = output / attempt_folder(1)
     if target.is_checkpoint:
-        folder = attempt / "checkpoints" / target.position.name
+        folder = attempt / CHECKPOINTS_FOLDER / target.position.name
         if not folder.exists():
             return None
         receipt = Receipt.of(folder)

@@ -5,21 +5,21 @@ it in the child that `process.pid1` makes; `trainer` goes on.
 """
 
 import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 
 from imagenet_spec.metrics import TimePhase
 from imagenet_spec.names import camel_case
 from imagenet_spec.program.option import flag
 from imagenet_spec.program.train import Options
 from imagenet_workloads import rendezvous
-from imagenet_workloads.checkpoint.store import CheckpointStore
+from imagenet_workloads.checkpoint import CheckpointStore
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import WorkloadError
 from imagenet_workloads.process.termination import Termination
 from imagenet_workloads.rendezvous import Rendezvous
-from imagenet_workloads.telemetry.registry import Registry
-from imagenet_workloads.telemetry.server import serve
+from imagenet_workloads.telemetry.gpus import utilization_of
+from imagenet_workloads.telemetry.server import Registry, serve
 from imagenet_workloads.telemetry.training import TimeAccount, TrainingRecorder, process_age
 from imagenet_workloads.train.description import FrameworkDescription
 from imagenet_workloads.train.resume import identify
@@ -37,11 +37,6 @@ _OUT_OF_MEMORY = (
 def run(options: Options, description: FrameworkDescription, variables: Mapping[str, str]) -> int:
     """Be a worker; return its exit code.
 
-    Args:
-        options: the command line.
-        description: of the framework that it names.
-        variables: the environment.
-
     Raises:
         WorkloadError: it cannot go on.
     """
@@ -52,25 +47,43 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
     registry = Registry(environment)
     recorder = TrainingRecorder(registry, TimeAccount(process_age()))
     serve(registry, environment, recorder.readiness)
+    if options.cluster.gpus:
+        recorder.utilization(utilization_of(options.cluster.gpus, variables))
     identity = identify(options, environment)
     store = CheckpointStore(
         options.output.output, environment.attempt or 0, identity, options.output.checkpoint_keep
     )
     store.refuse_later_attempt()
+    store.sweep()
     if not options.data.test_io:
-        store.require_room(options.optimizer.num_epochs)
+        may_end_before = options.optimizer.early_stopping_metric is not None
+        store.require_room(options.optimizer.num_epochs, may_end_before=may_end_before)
     strategy = description.strategy_of(options)
-    # The imports take seconds, in which the others come.
-    with _many_objects():
+    # The imports take seconds, in which the others come. Garbage collection takes a sixth of an
+    # import of PyTorch or TensorFlow. Without looking at its objects later, TensorFlow makes its
+    # first step in five sixths of the time.
+    gc.disable()
+    try:
         description.load_strategy(strategy)
         framework = description.load("framework").create(
             options, members, store.attempt_folder, identity
         )
+    finally:
+        gc.freeze()
+        gc.enable()
     recorder.time.enter(TimePhase.JOINING)
     termination.is_hopeless = members.wait(options.cluster.join_timeout)
     recorder.time.enter(TimePhase.STARTING)
     worker = Worker(
-        options, environment, store, identity, recorder, termination, framework, strategy
+        options,
+        environment,
+        store,
+        identity,
+        recorder,
+        termination,
+        framework,
+        strategy,
+        partial(description.versions, has_gpus=bool(options.cluster.gpus)),
     )
     try:
         return train(worker)
@@ -81,21 +94,6 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
         raise WorkloadError(reason) from error
 
 
-@contextmanager
-def _many_objects() -> Iterator[None]:
-    """Make objects that stay, such as modules, without looking at them again and again.
-
-    Garbage collection takes a sixth of an import of PyTorch or TensorFlow. Without looking at its
-    objects later, TensorFlow makes its first step in five sixths of the time.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
 def explain_memory(
     error: Exception, options: Options, description: FrameworkDescription
 ) -> str | None:
@@ -103,11 +101,6 @@ def explain_memory(
 
     MXNet raises its own error, with its own text or that of CUDA or the C library; TensorFlow
     raises ResourceExhaustedError, and OpenCV an error with the text "Insufficient memory".
-
-    Args:
-        error: any.
-        options: the command line.
-        description: of the framework.
     """
     text = str(error).lower()
     is_memory = isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError"
@@ -132,11 +125,7 @@ def explain_memory(
 def find_rendezvous(
     options: Options, description: FrameworkDescription, variables: Mapping[str, str]
 ) -> Rendezvous:
-    """Return the rendezvous that the strategy of a command line needs.
-
-    Raises:
-        InputError: the strategy does not fit the environment, or a variable is wrong.
-    """
+    """Return the rendezvous that the strategy of a command line needs."""
     return rendezvous.find(
         description.strategy_option,
         description.strategy_of(options),
