@@ -65,7 +65,7 @@ def test_the_file_has_the_documented_shape() -> None:
 def test_tfrecord_may_have_no_index() -> None:
     dataset = dataclasses.replace(DIGITS, format="TFRecord")
     assert Dataset.from_json(dataset.to_json()) == dataset
-    older = dataset.without_indexes()
+    older = dataset.without_additions()
     document = json.loads(older.to_json())
     assert all("index" not in shard for shard in document["splits"]["train"]["shards"])
     assert Dataset.from_json(older.to_json()) == older != dataset

@@ -61,7 +61,7 @@ def test_an_empty_value_counts_as_unset() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("IMAGENET_ROLE", "wörker", "one of fetch, index, pack, seal, publish, scheduler"),
+        ("IMAGENET_ROLE", "wörker", "one of fetch, index, pack, seal, publish, upload, scheduler"),
         ("IMAGENET_METRICS_PORT", "http", "a whole number"),
         ("IMAGENET_METRICS_PORT", "65536", "at most 65535"),
         ("IMAGENET_METRICS_PORT", "-1", "at least 0"),

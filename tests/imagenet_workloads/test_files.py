@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from imagenet_workloads import files
 from imagenet_workloads.errors import StorageError, WorkloadError
+from support.sentences import says
 
 
 def names(folder: Path) -> list[str]:
@@ -105,14 +106,19 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_sweeps_up_what_is_old_and_only_that(tmp_path: Path) -> None:
-    for name in ("train.rec", ".hidden", ".a.rec.tmp-0", ".b.rec.tmp-1"):
+    for name in (
+        "train.rec",
+        ".hidden",
+        ".a.rec.tmp-0000000000000000",
+        ".b.rec.tmp-1111111111111111",
+    ):
         (tmp_path / name).write_bytes(b"x")
-    (tmp_path / ".plan.tmp-2").mkdir()
-    (tmp_path / ".plan.tmp-2" / "x").touch()
-    for name in (".a.rec.tmp-0", ".plan.tmp-2", "train.rec"):
+    (tmp_path / ".plan.tmp-2222222222222222").mkdir()
+    (tmp_path / ".plan.tmp-2222222222222222" / "x").touch()
+    for name in (".a.rec.tmp-0000000000000000", ".plan.tmp-2222222222222222", "train.rec"):
         os.utime(tmp_path / name, (10**9, 10**9))
     files.sweep(tmp_path, files.ABANDONED_SECONDS)
-    assert names(tmp_path) == [".b.rec.tmp-1", ".hidden", "train.rec"]
+    assert names(tmp_path) == [".b.rec.tmp-1111111111111111", ".hidden", "train.rec"]
     files.sweep(tmp_path, older_than=0)
     assert names(tmp_path) == [".hidden", "train.rec"]
 
@@ -148,7 +154,7 @@ def test_asks_for_the_space_that_is_missing(
     monkeypatch.setattr(files, "free_bytes", lambda _: 3 * 2**20)
     files.require_space(tmp_path, 3 * 2**20, "the dataset")
     with pytest.raises(
-        StorageError, match=r"the dataset needs about 2\.0 GiB, and 3\.0 MiB are free"
+        StorageError, match=says("the dataset needs about 2.0 GiB", "and 3.0 MiB are free")
     ):
         files.require_space(tmp_path, 2 * 2**30, "the dataset")
 
@@ -188,7 +194,7 @@ def test_the_volume_begins_with_each_part_of_a_growing_file_once(
 
     with pytest.MonkeyPatch.context() as patch, files.NewFile(path) as new:
         patch.setattr(files, "STRIDE", 16)
-        patch.setattr(files, "_begin_writing", begin)
+        patch.setattr(files, "begin_writing", begin)
         for size in sizes:
             new.file.write(bytes(size))
             new.write_behind()

@@ -18,7 +18,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from imagenet_operator.api import ImageNetJob, validate
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.validate import validate
 
 TEXT = (Path(__file__).parents[2] / "docs" / "from-the-tutorials.md").read_text()
 PROGRAMS = ("index", "pack", "seal", "train", "predict", "plot")

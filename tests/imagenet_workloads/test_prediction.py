@@ -3,8 +3,12 @@
 Real files throughout: a model saved by MXNet, images written by OpenCV.
 """
 
+import csv
+import io
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ from imagenet_workloads.dataset import Packing
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prediction import Classifier, decode_image, prepare, read_file
 from support.pictures import jpeg, png, tiff, webp, with_exif
+from support.sentences import assert_says
 
 RGB = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 Image = npt.NDArray[np.uint8]
@@ -242,6 +247,66 @@ def test_a_folder_is_all_its_images(
     assert f"{attempt}: has no file with the name of an image" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "heading"),
+    [
+        ((), ["image", "class", "probability"]),
+        (("--top", "2"), ["image", "class", "probability", "class_2", "probability_2"]),
+        # There are three classes.
+        (("--top", "9"), ["image", "class", "probability", "class_2", "probability_2", "class_3",
+                          "probability_3"]),
+    ],
+)  # fmt: skip
+def test_a_table_has_one_row_an_image(
+    attempt: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    heading: list[str],
+) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    names = ['a "b", c.png', "two\nlines.png", "zoë.png"]
+    for name in names:
+        # OpenCV cannot write all of these names.
+        write_image(photos / "new.png", RGB["green"]).rename(photos / name)
+    arguments = ["--model", str(attempt), "--output", "csv", str(photos), *options]
+    assert predict.main(arguments) == 0
+    first, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert first == heading
+    assert [row[0] for row in rows] == [str(photos / name) for name in names]
+    for row in rows:
+        assert row[1] == "green" and 0.9 < float(row[2]) <= 1
+        assert len(row) == len(heading)
+
+
+def test_a_damaged_image_has_no_row_and_is_named(
+    attempt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    write_image(photos / "2.png", RGB["red"])
+    (photos / "1.png").write_bytes(b"no image")
+    arguments = ["--model", str(attempt), "--output", "csv", str(photos)]
+    assert predict.main(arguments) == 1
+    captured = capsys.readouterr()
+    assert [line.split(",")[:2] for line in captured.out.splitlines()[1:]] == [
+        [str(photos / "2.png"), "red"]
+    ]
+    assert f"{photos}/1.png" in captured.err
+
+
+def test_a_table_has_the_bytes_of_a_name_that_is_no_text(attempt: Path, tmp_path: Path) -> None:
+    name = tmp_path / os.fsdecode(b"caf\xe9.png")
+    write_image(tmp_path / "new.png", RGB["blue"]).rename(name)
+    program = Path(sys.executable).with_name("imagenet-predict")
+    command = [str(program), "--model", str(attempt), "--output", "csv", str(name)]
+    finished = subprocess.run(
+        command, capture_output=True, check=True, env={**os.environ, "LC_ALL": "C.UTF-8"}
+    )
+    assert b"/caf\xe9.png,blue," in finished.stdout
+
+
 def test_a_truncated_jpeg_is_damaged_as_in_preparation(attempt: Path) -> None:
     inputs = Inputs((3, 16, 16), (87.0,) * 3, (80.0,) * 3, 0, (Packing(24, 90, "opencv"),))
     with pytest.raises(InputError, match=r"photo\.jpg: .*[Pp]remature end of JPEG"):
@@ -430,4 +495,4 @@ def test_top_counts_from_one(attempt: Path, capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit) as caught:
         predict.main(["--model", str(attempt), "x.jpg", "--top", "0"])
     assert caught.value.code == 2
-    assert "'0' is not a whole number of at least 1" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "--top", "at least 1", "not 0")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_spec.program.train import Options, values_of
+from imagenet_workloads.checkpoint import CheckpointStore, Identity, Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.frameworks import FRAMEWORKS
@@ -59,16 +60,17 @@ def target(tmp_path: Path) -> Target:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a stand-in for `imagenet-train`; each member leaves its GPUs there."""
+    """The folder of a stand-in for `imagenet-train`; its members leave GPUs and arguments there."""
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "imagenet-train"
     program.write_text(
         f'#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES" > {folder}/$MEMBER\n'
+        f'printf "%s\\n" "$@" > {folder}/$MEMBER.arguments\n'
         f'[ "$ENDS" = never ] && exec sleep 600\nexit $ENDS\n'
     )
     program.chmod(0o755)
-    monkeypatch.setattr(verification, "_PROGRAMS", folder)
+    monkeypatch.setattr(verification, "PROGRAMS", folder)
     return folder
 
 
@@ -90,7 +92,7 @@ def test_a_training_that_is_over_before_the_receipt_is_an_error(
     target: Target, programs: Path, group: list[LocalMember]
 ) -> None:
     with pytest.raises(WorkloadError, match="training has ended before epoch-0002"):
-        train_again(target, Launch([], 2), group, 0)
+        train_again(target, Launch([], 2), Options(), group)
 
 
 @pytest.mark.parametrize(
@@ -108,5 +110,20 @@ def test_workers_share_the_gpus_of_this_machine(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     group = [member("a", "0"), member("b", "0")]
     with pytest.raises(WorkloadError):
-        train_again(target, Launch([], 2), group, 2)
+        train_again(target, Launch([], 2), parse(["--gpus", "0,1"]), group)
     assert [(programs / name).read_text().strip() for name in ("a", "b")] == expected
+
+
+def test_it_is_the_same_training_without_what_validations_decide(
+    target: Target, programs: Path
+) -> None:
+    decisions = ["--early-stopping-metric", "top1", "--early-stopping-patience", "2"]
+    arguments = ["--network", "lenet", "--preset", "cifar10", "--lr", "0.3", "--dtype", "float16"]
+    trained = parse([*arguments, *decisions, "--checkpoint-best", "loss"])
+    with pytest.raises(WorkloadError):
+        train_again(target, Launch([], 1), trained, [member("a", "0")])
+    again = values_of(parse((programs / "a.arguments").read_text().splitlines()))
+    assert {name for name, value in values_of(trained).items() if again[name] != value} == {
+        *("early_stopping_metric", "early_stopping_patience", "checkpoint_best"),
+        *("output", "checkpoint_keep"),
+    }

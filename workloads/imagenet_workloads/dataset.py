@@ -1,7 +1,8 @@
 """dataset.json: what a sealed dataset holds, written last by seal and read by training.
 
 Its presence means that every shard beside it is complete and checked. A label is the position of
-a class's name in `classes`. This module only knows the file's shape; `prepare` makes it.
+a class's name in `classes`. This module only knows the file's shape; `prepare` makes it. What is no
+sealed dataset, or has a field that is missing or wrong, raises an InputError.
 """
 
 import json
@@ -10,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from imagenet_spec.names import FORMATS
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.findings import Findings, read_findings
 
 FILE_NAME = "dataset.json"
 VERSION = 1
 
-RECORD_IO = "RecordIO"
-TF_RECORD = "TFRecord"
-FORMATS = (RECORD_IO, TF_RECORD)
+RECORD_IO, TF_RECORD = FORMATS
 RECORD_SUFFIXES = (".rec", ".tfrecord")
 
 
@@ -34,6 +35,8 @@ class Shard:
         records: images in it.
         bytes: length of the file of records.
         sha256: hex SHA-256 of the file of records.
+        image_list: name of the file with the origin of each record; None if an older version or
+            another program wrote none.
     """
 
     record: str
@@ -41,6 +44,12 @@ class Shard:
     records: int
     bytes: int
     sha256: str
+    image_list: str | None = None
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The names of its files beside that of the records."""
+        return tuple(name for name in (self.index, self.image_list) if name is not None)
 
 
 @dataclass(frozen=True)
@@ -86,11 +95,7 @@ class Packing:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Reads what `document` made.
-
-        Raises:
-            InputError: a field is missing or wrong.
-        """
+        """Reads what `document` made."""
         resize = fields.integer("resize", minimum=1) if fields.has("resize") else None
         return cls(resize, fields.integer("quality", minimum=1), fields.text("codec"))
 
@@ -122,6 +127,15 @@ class BoundingBoxes:
     file: str
     sha256: str
 
+    def document(self) -> dict[str, Any]:
+        """Return the boxes' part of dataset.json."""
+        return {"counts": dict(self.counts), "file": self.file, "sha256": self.sha256}
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        """Reads what `document` made."""
+        return cls(fields.counts("counts"), fields.file_name("file"), fields.text("sha256"))
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -144,6 +158,7 @@ class Dataset:
         class_words: what people call a class, such as `tench` for n01440764; of some classes.
         bounding_boxes: of its images; None without any.
         format: of the shards, RECORD_IO or TF_RECORD.
+        findings: what the check of its images has found; None in older datasets.
         packed_before: the preparations of the dataset that this one was made from, oldest first;
             None if that one does not know them.
     """
@@ -165,6 +180,7 @@ class Dataset:
     bounding_boxes: BoundingBoxes | None = None
     format: str = RECORD_IO
     packed_before: tuple[Packing, ...] | None = ()
+    findings: Findings | None = None
 
     @property
     def packings(self) -> tuple[Packing, ...] | None:
@@ -178,12 +194,21 @@ class Dataset:
     @property
     def other_files(self) -> tuple[str, ...]:
         """The files beside dataset.json that are of no shard."""
-        boxes = () if self.bounding_boxes is None else (self.bounding_boxes.file,)
-        return boxes if self.skipped.report is None else (self.skipped.report, *boxes)
+        names = (
+            self.skipped.report,
+            None if self.bounding_boxes is None else self.bounding_boxes.file,
+            None if self.findings is None else self.findings.report,
+        )
+        return tuple(name for name in names if name is not None)
 
-    def without_indexes(self) -> Self:
-        """The same images; of TFRecord, only newer versions write an index beside them."""
-        return replace(self, train=_bare(self.train), validation=_bare(self.validation))
+    def without_additions(self) -> Self:
+        """The same images, without what only newer versions write beside them.
+
+        These are an index of TFRecord, the lists of images, and the findings in them.
+        """
+        return replace(
+            self, findings=None, train=_bare(self.train), validation=_bare(self.validation)
+        )
 
     def to_json(self) -> str:
         """The text of dataset.json; equal datasets give equal bytes."""
@@ -198,8 +223,9 @@ class Dataset:
             "droppedClasses": dict(sorted(self.dropped_classes.items())),
             **left_out_document(self.passed_over, self.unknown_labels),
             **({"decision": dict(self.decision)} if self.decision else {}),
-            **_boxes_document(self.bounding_boxes),
+            **({"boundingBoxes": boxes.document()} if (boxes := self.bounding_boxes) else {}),
             **packed_before_document(self.packed_before),
+            **({"checks": self.findings.to_document()} if self.findings else {}),
             "splits": {
                 "train": _split_document(self.train),
                 "validation": _split_document(self.validation),
@@ -212,12 +238,7 @@ class Dataset:
 
     @classmethod
     def from_json(cls, text: str, where: str = FILE_NAME) -> Self:
-        """Reads the text of a dataset.json; `where` names it in messages.
-
-        Raises:
-            InputError: not JSON, of another version, or a field is missing, wrong or at odds with
-                another.
-        """
+        """Reads the text of a dataset.json; `where` names it in messages."""
         return cls._from_fields(Fields.parse(text, where))
 
     @classmethod
@@ -252,8 +273,11 @@ class Dataset:
             decision=fields.object("decision").values if fields.has("decision") else {},
             unknown_labels=fields.counts("unknownLabels") if fields.has("unknownLabels") else {},
             class_words=read_class_words(fields),
-            bounding_boxes=_read_boxes(fields) if fields.has("boundingBoxes") else None,
+            bounding_boxes=BoundingBoxes.read(fields.object("boundingBoxes"))
+            if fields.has("boundingBoxes")
+            else None,
             packed_before=read_packed_before(fields),
+            findings=read_findings(fields),
             train=_read_split(splits.object("train"), len(classes), format),
             validation=_read_split(splits.object("validation"), len(classes), format),
             mean=fields.three_numbers("mean"),
@@ -266,11 +290,7 @@ class Dataset:
 
 
 def read_dataset(folder: Path) -> Dataset:
-    """Reads the dataset.json of a dataset's folder.
-
-    Raises:
-        InputError: the folder holds no sealed dataset, or its dataset.json is wrong.
-    """
+    """Reads the dataset.json of a dataset's folder."""
     path = folder / FILE_NAME
     if not files.exists(path):
         raise InputError(
@@ -341,11 +361,7 @@ def class_words_document(words: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read_class_words(fields: Fields) -> dict[str, str]:
-    """Reads what `class_words_document` made.
-
-    Raises:
-        InputError: it is wrong.
-    """
+    """Reads what `class_words_document` made."""
     if not fields.has("classWords"):
         return {}
     words = fields.object("classWords")
@@ -360,11 +376,7 @@ def packed_before_document(packings: Sequence[Packing] | None) -> dict[str, Any]
 
 
 def read_packed_before(fields: Fields) -> tuple[Packing, ...] | None:
-    """Reads what `packed_before_document` made.
-
-    Raises:
-        InputError: it is wrong.
-    """
+    """Reads what `packed_before_document` made."""
     if not fields.has("packedBefore"):
         return ()
     if fields.values["packedBefore"] == "unknown":
@@ -372,39 +384,27 @@ def read_packed_before(fields: Fields) -> tuple[Packing, ...] | None:
     return tuple(Packing.read(one) for one in fields.objects("packedBefore"))
 
 
-def _boxes_document(boxes: BoundingBoxes | None) -> dict[str, Any]:
-    if boxes is None:
-        return {}
-    document = {"counts": dict(boxes.counts), "file": boxes.file, "sha256": boxes.sha256}
-    return {"boundingBoxes": document}
-
-
-def _read_boxes(fields: Fields) -> BoundingBoxes:
-    boxes = fields.object("boundingBoxes")
-    return BoundingBoxes(boxes.counts("counts"), boxes.file_name("file"), boxes.text("sha256"))
-
-
 def _bare(split: Split) -> Split:
-    return replace(split, shards=tuple(replace(shard, index=None) for shard in split.shards))
+    bare = (replace(shard, index=None, image_list=None) for shard in split.shards)
+    return replace(split, shards=tuple(bare))
 
 
 def _split_document(split: Split) -> dict[str, Any]:
     document: dict[str, Any] = {"images": split.images}
     if split.per_class is not None:
         document["perClass"] = list(split.per_class)
-    document["shards"] = [_shard_document(shard) for shard in split.shards]
+    document["shards"] = [
+        {
+            "record": shard.record,
+            **({} if shard.index is None else {"index": shard.index}),
+            **({} if shard.image_list is None else {"imageList": shard.image_list}),
+            "records": shard.records,
+            "bytes": shard.bytes,
+            "sha256": shard.sha256,
+        }
+        for shard in split.shards
+    ]
     return document
-
-
-def _shard_document(shard: Shard) -> dict[str, Any]:
-    index = {} if shard.index is None else {"index": shard.index}
-    return {
-        "record": shard.record,
-        **index,
-        "records": shard.records,
-        "bytes": shard.bytes,
-        "sha256": shard.sha256,
-    }
 
 
 def _read_split(fields: Fields, classes: int, format: str) -> Split:
@@ -412,6 +412,7 @@ def _read_split(fields: Fields, classes: int, format: str) -> Split:
         Shard(
             record=shard.file_name("record"),
             index=shard.file_name("index") if format == RECORD_IO or shard.has("index") else None,
+            image_list=shard.file_name("imageList") if shard.has("imageList") else None,
             records=shard.integer("records"),
             bytes=shard.integer("bytes"),
             sha256=shard.text("sha256"),

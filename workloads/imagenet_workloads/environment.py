@@ -19,31 +19,18 @@ from imagenet_workloads.errors import InputError
 class Environment:
     """The environment of one pod.
 
+    `imagenet_spec.names` describes the variables. Without an operator they are unset, and texts are
+    empty.
+
     Attributes:
-        pod_name: POD_NAME; empty without an operator.
-        pod_ip: POD_IP, the address that servers bind; empty without an operator.
-        job: IMAGENET_JOB, the ImageNetJob's name; "local" without an operator.
-        namespace: IMAGENET_NAMESPACE; "default" without an operator.
-        job_uid: IMAGENET_JOB_UID; empty without an operator.
-        role: IMAGENET_ROLE; None without an operator.
-        metrics_port: IMAGENET_METRICS_PORT; 0 means that no metrics are served.
-        termination_log: IMAGENET_TERMINATION_LOG, where the last message of the pod goes; None
-            if none is read.
-        source: IMAGENET_SOURCE, the mounted source, read-only; None when not mounted.
-        data: IMAGENET_DATA, the dataset volume; None when not mounted.
-        output: IMAGENET_OUTPUT, the output volume; None when not mounted.
-        cpus: IMAGENET_CPUS, the cores of the pod's CPU limit, else of its request, rounded up; None
-            if it has neither.
-        pods_on_node: IMAGENET_PODS_ON_NODE, the pods of its Job that share its node at the same
-            time; None if they are not known to share one.
-        scratch: IMAGENET_SCRATCH, room for caches that dies with the pod; None when not mounted.
-        attempt: IMAGENET_ATTEMPT, the N of attempts/rN; None outside training pods.
-        spec_hash: IMAGENET_SPEC_HASH, hex SHA-256 of the training-relevant fields; empty outside
-            training pods.
-        worker_program: IMAGENET_WORKER_PROGRAM, what workers run, on parameter servers; empty if it
-            is unknown or the user's own.
-        completion_index: JOB_COMPLETION_INDEX, which completion of an Indexed Job this pod is;
-            None outside such Jobs.
+        metrics_port: 0 means that no metrics are served.
+        source: read-only; this and the other volumes are None when not mounted.
+        cpus: the cores of the pod's CPU limit, else of its request, rounded up; None if it has
+            neither.
+        pods_on_node: the pods of its Job that share its node at the same time; None if they are not
+            known to share one.
+        attempt: the N of attempts/rN; None outside training pods.
+        completion_index: which completion of an Indexed Job this pod is; None outside such Jobs.
     """
 
     pod_name: str = ""

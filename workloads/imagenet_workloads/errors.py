@@ -70,10 +70,8 @@ class VolumeFullError(StorageError):
 def output_error(what: str, error: OSError, remedy: str = "") -> StorageError:
     """The error for a failed write to the output volume; the caller raises it.
 
-    Args:
-        what: could not be done, such as "cannot write FILE".
-        error: of the system.
-        remedy: what to do about it, unless the volume is full.
+    It says what could not be done, such as "cannot write FILE", and the remedy, unless the volume
+    is full.
     """
     message = f"{what}: {error.strerror or error}"
     if error.errno in NO_ROOM:

@@ -63,6 +63,5 @@ class OnnxModel:
         return found
 
     def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Return the probabilities."""
         found = self.outputs(images)
         return softmax(found) if self._session.get_outputs()[0].name == SCORES else found

@@ -56,13 +56,7 @@ class Exporter(Protocol):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models' outputs of the same images.
-
-    Attributes:
-        difference: the largest one.
-        images: whose outputs were compared.
-        origin: of the images.
-    """
+    """The largest difference of two models' outputs of so many images, and the origin of these."""
 
     difference: float
     images: int
@@ -93,13 +87,9 @@ class Export:
         )
 
     def write(self, path: Path | None) -> Path:
-        """Write the file, renamed into place when complete.
+        """Write the file, renamed into place when complete; return its path.
 
-        Args:
-            path: of the file; by default model.SUFFIX beside the result.
-
-        Returns:
-            its path.
+        By default it is model.SUFFIX beside the result.
 
         Raises:
             StorageError: it cannot be written.
@@ -111,9 +101,8 @@ class Export:
     def check(self, path: Path, dataset: Path | None) -> Comparison:
         """Compare the outputs of the model and of a written file.
 
-        Args:
-            path: of the file.
-            dataset: the folder of a dataset; by default that of the job, if it is on its volume.
+        The images are those of a dataset's folder; by default that of the job, if it is on its
+        volume.
 
         Raises:
             InputError: the dataset cannot be read.
@@ -132,22 +121,20 @@ class Export:
         return Comparison(difference, len(images), origin)
 
     def _images(self, dataset: Path | None) -> tuple[Images, str]:
-        folder = dataset or self._own_dataset()
+        folder = dataset
+        places = self._folder.resolve().parents
+        has_dataset = folder is None and self._result.has("dataset")
+        described = self._result.object("dataset") if has_dataset else None
+        if described is not None and described.has("key") and len(places) > 3:
+            # The dataset of a result VOLUME/jobs/NAME/attempts/rN is VOLUME/datasets/KEY.
+            own = places[3] / "datasets" / described.file_name("key")
+            folder = own if (own / FILE_NAME).exists() else None
         if folder is not None:
             found = _validation_images(folder, self._inputs)
             if len(found):
                 return found, "validation images"
         shape = (IMAGES, *self._inputs.image_shape)
         return np.random.default_rng(0).standard_normal(shape, np.float32), "synthetic images"
-
-    def _own_dataset(self) -> Path | None:
-        """Return the dataset, at VOLUME/datasets/KEY, of a result VOLUME/jobs/NAME/attempts/rN."""
-        described = self._result.object("dataset") if self._result.has("dataset") else None
-        places = self._folder.resolve().parents
-        if described is None or not described.has("key") or len(places) < 4:
-            return None
-        folder = places[3] / "datasets" / described.file_name("key")
-        return folder if (folder / FILE_NAME).exists() else None
 
 
 def _validation_images(folder: Path, inputs: Inputs) -> Images:

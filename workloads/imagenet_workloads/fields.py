@@ -48,29 +48,17 @@ class Fields:
 
     @classmethod
     def read(cls, path: Path) -> "Fields":
-        """Reads a file that holds one JSON object.
-
-        Raises:
-            InputError: the file cannot be read, is not JSON, or is not an object.
-        """
+        """Reads a file that holds one JSON object."""
         return cls.of(read_json(path), str(path))
 
     @classmethod
     def parse(cls, text: str, where: str) -> "Fields":
-        """Parses the text of one JSON object; `where` names its origin in messages.
-
-        Raises:
-            InputError: the text is not JSON, or not an object.
-        """
+        """Parses the text of one JSON object; `where` names its origin in messages."""
         return cls.of(_parse(text, where), where)
 
     @classmethod
     def of(cls, value: object, where: str) -> "Fields":
-        """Takes a parsed JSON value, which must be an object.
-
-        Raises:
-            InputError: it is not.
-        """
+        """Takes a parsed JSON value, which must be an object."""
         if not isinstance(value, dict):
             raise InputError(f"{where}: must hold one JSON object, not {_kind(value)}")
         return cls(value, f"{where}:")

@@ -3,15 +3,17 @@
 Opening a pipe waits for a writer, and a device such as /dev/zero has no end, so neither is opened.
 
 What is written has a temporary name (`.NAME.tmp-TOKEN`) until it is synced and renamed. After a
-kill or a power failure only such names are left; a later run deletes those of a dataset and of
-checkpoints. `storage_errors` and `output_error` give an error of the system a remedy: the first for
-the volume of a dataset, the second for that of an output.
+kill or a power failure only such names are left; a later run deletes them (`sweep`).
+`storage_errors` and `output_error` give an error of the system a remedy: the first for the volume
+of a dataset, the second for that of an output.
 """
 
 import contextlib
 import ctypes
 import errno
+import math
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -21,13 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, NoReturn
 
-from imagenet_workloads.errors import (
-    NO_ROOM,
-    InputError,
-    StorageError,
-    WorkloadError,
-    output_error,
-)
+from imagenet_spec import volume_files
+from imagenet_spec.names import TEMPORARY
+from imagenet_workloads.errors import NO_ROOM, InputError, StorageError, WorkloadError, output_error
 
 # A temporary file without a write for so long belongs to no running process. Ages are by the
 # volume's clock.
@@ -36,7 +34,8 @@ ABANDONED_SECONDS = 900
 # The growth of a file after which the volume starts to write it back.
 STRIDE = 4 << 20
 
-_TEMPORARY = ".tmp-"
+# What `temporary_for` makes.
+_TEMPORARY = re.compile(TEMPORARY)
 _TRIES = 5
 # A volume with less than this is full for a writer that needs more at a time.
 _AS_GOOD_AS_FULL = 1 << 20
@@ -44,13 +43,6 @@ _AS_GOOD_AS_FULL = 1 << 20
 _SYNC_FILE_RANGE_WRITE = 2
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 _NO_PLACE = frozenset((errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP))
-
-_KINDS = {
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
-}
 
 # Errors that a path has, and not its disk: another try would give the same.
 _OF_PATHS = frozenset((errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP))
@@ -73,20 +65,12 @@ def status_of(path: Path) -> os.stat_result | None:
 
 
 def exists(path: Path) -> bool:
-    """Whether a path leads to anything.
-
-    Raises:
-        WorkloadError: as `status_of`.
-    """
+    """Whether a path leads to anything; WorkloadError as of `status_of`."""
     return status_of(path) is not None
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a path leads to a folder.
-
-    Raises:
-        WorkloadError: as `status_of`.
-    """
+    """Whether a path leads to a folder; WorkloadError as of `status_of`."""
     status = status_of(path)
     return status is not None and stat.S_ISDIR(status.st_mode)
 
@@ -124,16 +108,10 @@ def open_file(path: str | Path) -> int:
         InputError: the path leads to a pipe, a device or a socket.
         OSError: it cannot be opened, or is a folder.
     """
-    # Without waiting: so a pipe is recognised before it has a writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    kind = _KINDS.get(stat.S_IFMT(mode), "something else")
-    raise InputError(f"{path}: is {kind}, not a file")
+    try:
+        return volume_files.open_file(path)
+    except volume_files.NotAFile as error:
+        raise InputError(f"{path}: {error.strerror}") from error
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -149,7 +127,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 def temporary_for(path: Path) -> Path:
     """Return a new temporary name beside a path."""
-    return path.with_name(f".{path.name}{_TEMPORARY}{secrets.token_hex(8)}")
+    return path.with_name(f".{path.name}.tmp-{secrets.token_hex(8)}")
 
 
 def explain(path: Path, error: OSError) -> NoReturn:
@@ -236,11 +214,8 @@ def free_bytes(folder: Path) -> int:
 def full_error(folder: Path, written: Path) -> OSError | None:
     """Return the system's error if a folder has no room for a file; None if it has.
 
-    For a framework's writer, whose own error does not say why it failed.
-
-    Args:
-        folder: On the volume.
-        written: The file or folder that the writer could not complete; it may not exist.
+    For a framework's writer, whose own error does not say why it failed. What it could not
+    complete, `written`, may not exist.
     """
     if free_bytes(folder) < _AS_GOOD_AS_FULL:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -265,16 +240,10 @@ def require_space(
     what: str,
     remedy: str = "enlarge the volume, or use a smaller resize or quality",
 ) -> None:
-    """Check that the volume has enough free space.
-
-    Args:
-        folder: A folder on the volume.
-        needed: The needed bytes.
-        what: What needs them, for the message.
-        remedy: What to do about it.
+    """Check that the volume of a folder has the needed bytes, for `what` needs them.
 
     Raises:
-        StorageError: It has less.
+        StorageError: It has less; the message has the remedy.
     """
     free = free_bytes(folder)
     if free < needed:
@@ -314,7 +283,7 @@ class NewFile:
             return
         with storage_errors(self.path):
             self.file.flush()
-        _begin_writing(self.file.fileno(), self._begun, grown)
+        begin_writing(self.file.fileno(), self._begun, grown)
         self._begun += grown
 
     def finish(self) -> None:
@@ -347,7 +316,8 @@ class NewFile:
         self._temporary.unlink(missing_ok=True)
 
 
-def _begin_writing(descriptor: int, start: int, length: int) -> None:
+def begin_writing(descriptor: int, start: int, length: int) -> None:
+    """Start to write a part of a file back, without waiting."""
     # Only a hint: an error, such as on a file system without this call, is reported by `fsync`.
     ctypes.CDLL(None).sync_file_range(
         ctypes.c_int(descriptor),
@@ -465,11 +435,9 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_folder(folder: Path, *, ignore_errors: bool = False) -> None:
-    """Delete a folder, after an atomic rename to a temporary name.
+    """Delete a folder, if there is one, after an atomic rename to a temporary name.
 
-    Args:
-        folder: Nothing happens if there is none.
-        ignore_errors: Leave what cannot be deleted under the temporary name.
+    With `ignore_errors` what cannot be deleted is left under that name.
     """
     aside = temporary_for(folder)
     try:
@@ -499,12 +467,13 @@ def unnamed_file(folder: Path) -> Iterator[IO[bytes]]:
             file.close()
 
 
-def sweep(folder: Path, older_than: float) -> None:
+def sweep(folder: Path, older_than: float = 0.0) -> None:
     """Delete temporary files and folders that were last written more than `older_than` s ago."""
     with storage_errors(folder):
-        now = volume_clock(folder)
+        # A full volume may have no room for a file by which to read its clock.
+        now = volume_clock(folder) if older_than > 0 else math.inf
         for entry in os.scandir(folder):
-            if not (entry.name.startswith(".") and _TEMPORARY in entry.name):
+            if not _TEMPORARY.fullmatch(entry.name):
                 continue
             try:
                 if now - entry.stat(follow_symlinks=False).st_mtime < older_than:

@@ -4,7 +4,7 @@ MXNet's own modules, and no others, get what has been removed since: their built
 copy, as the documentation of `exec` allows, in which `import numpy` gives a stand-in. No other
 module and no entry of `sys.modules` changes.
 
-Our programs find MXNet through `frameworks.mxnet.fast_import`, and a user's own program through
+Our programs find MXNet through `frameworks.mxnet.description`, and a user's own program through
 imagenet_workloads.pth, which Python reads when it starts. So this module stands outside
 `frameworks`, whose import loads all descriptions, and imports NumPy only when MXNet is executed:
 schedulers and servers merely look for MXNet's files.

@@ -23,7 +23,7 @@ import simplejpeg
 from numpy.typing import NDArray
 
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
-from imagenet_spec.names import EVERY_ATTEMPT, RESULT_FILE
+from imagenet_spec.names import EVERY_ATTEMPT, LABELS_FILE, RESULT_FILE
 from imagenet_workloads import files
 from imagenet_workloads.data.augmentation import central_pixels
 from imagenet_workloads.data.inputs import Inputs
@@ -33,17 +33,15 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.exported_files import OnnxModel, format_of
 from imagenet_workloads.fields import Fields, read_json
 from imagenet_workloads.frameworks import FRAMEWORKS
-from imagenet_workloads.prepare import codecs, heif, image_metadata, image_size
+from imagenet_workloads.prepare import codecs, image_metadata
 from imagenet_workloads.prepare.codecs import opencv
 from imagenet_workloads.prepare.codecs.codec import MOST_PIXELS, Codec, Recipe
-from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.entry_names import is_image
-from imagenet_workloads.prepare.transcode import transcode
+from imagenet_workloads.prepare.stores.blob import DamagedImageError
+from imagenet_workloads.prepare.transcode import decode_heif, is_heif, transcode
 from imagenet_workloads.train.description import FrameworkDescription
 
 _log = logging.getLogger(__name__)
-
-LABELS_NAME = "labels.json"
 
 
 class Predictor(Protocol):
@@ -66,8 +64,7 @@ class Prediction:
     """One class that an image may be of.
 
     Attributes:
-        label: the class's number.
-        name: its name; the number as text where the training knew no names.
+        name: the number as text where the training knew no names.
         words: what people call it; empty without words.
         probability: by the network, 0..1.
     """
@@ -82,12 +79,9 @@ class Classifier:
     """A trained network, ready for one image at a time on the CPU."""
 
     def __init__(self, folder: Path, result: Fields, exported: Path | None = None) -> None:
-        """Loads what a result.json names.
+        """Loads what a result.json in the folder names.
 
-        Args:
-            folder: that holds the files.
-            result: the content of the result.json.
-            exported: a file that `imagenet-export` wrote of this result, instead of its model.
+        `exported` is a file that `imagenet-export` wrote of this result, and replaces its model.
 
         Raises:
             InputError: a file is missing or damaged, or they do not fit together.
@@ -101,20 +95,21 @@ class Classifier:
                 folder / RESULT_FILE,
             )
         self._model = load_model(folder, result, self.inputs.image_shape, exported)
-        self.names = _read_names(folder / LABELS_NAME)
+        self.names = _read_names(folder / LABELS_FILE)
         if self.names is not None and len(self.names) != self._model.classes:
             raise InputError(
-                f"{folder / LABELS_NAME}: names {len(self.names)} classes, "
+                f"{folder / LABELS_FILE}: names {len(self.names)} classes, "
                 f"but the network of {self._model.origin} has {self._model.classes}"
             )
 
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self._model.classes
+
     @classmethod
     def load(cls, path: Path, exported: Path | None = None) -> Self:
-        """Loads a training's result.
-
-        Args:
-            path: a result.json, its folder (…/attempts/rN), or the job's folder.
-            exported: as for the class.
+        """Loads a result: a result.json, its folder (…/attempts/rN), or the job's folder.
 
         Raises:
             InputError: there is no result, or it is damaged.
@@ -144,7 +139,7 @@ class Classifier:
         _, height, width = self.inputs.image_shape
         packings = self.inputs.packings
         resizes = self.inputs.resize or any(one.resize for one in packings or ())
-        size = image_size.claimed(encoded)
+        size = image_metadata.claimed_size(encoded)
         if resizes or size is None or min(size) <= 2 * max(height, width) or self._has_warned:
             return
         self._has_warned = True
@@ -191,13 +186,8 @@ def read_file(path: Path) -> bytes:
 def prepare(encoded: bytes, origin: str, inputs: Inputs) -> NDArray[np.float32]:
     """Return the network's input, 1 x channels x height x width, of an image file.
 
-    Args:
-        encoded: the file's content.
-        origin: of it, for messages.
-        inputs: how the validation images were prepared.
-
     Raises:
-        InputError: it is no image, or is damaged.
+        InputError: it is no image, or is damaged; the message names its origin.
     """
     channels, *target = inputs.image_shape
     antialias = inputs.antialias
@@ -206,7 +196,13 @@ def prepare(encoded: bytes, origin: str, inputs: Inputs) -> NDArray[np.float32]:
             encoded = transcode(
                 encoded, Recipe(packing.resize, packing.quality), _codec(packing.codec)
             ).jpeg
-        if inputs.packings or (antialias and _is_upright_jpeg(encoded)):
+        if inputs.packings or (
+            antialias
+            and simplejpeg.is_jpeg(encoded)
+            and _orientation(encoded) == image_metadata.UPRIGHT
+            and (size := image_metadata.claimed_size(encoded)) is not None
+            and size[0] * size[1] <= MOST_PIXELS
+        ):
             image = JpegImage(encoded, channels)
         else:
             # The decoder cannot reduce these pixels any more.
@@ -234,36 +230,23 @@ def _codec(name: str) -> Codec:
     return codecs.choose(codecs.PLANES if has_library else codecs.OPENCV)
 
 
-def _is_upright_jpeg(encoded: bytes) -> bool:
-    size = image_size.claimed(encoded)
-    return (
-        simplejpeg.is_jpeg(encoded)
-        and _orientation(encoded) == image_metadata.UPRIGHT
-        and size is not None
-        and size[0] * size[1] <= MOST_PIXELS
-    )
-
-
 def decode_image(data: bytes, origin: str, channels: int) -> Pixels:
     """Decodes an image file: height x width x channels in 0..255, upright by its orientation.
 
-    Args:
-        data: its content, in any format that OpenCV reads, or HEIC.
-        origin: of it, for messages.
-        channels: 3 for RGB, 1 for grey (luminance).
+    It has any format that OpenCV reads, or HEIC. 1 channel is grey (luminance).
 
     Raises:
-        InputError: it is no image.
+        InputError: it is no image; the message names its origin.
     """
-    if heif.is_heif(data):
+    if is_heif(data):
         try:
-            pixels = heif.decode(data)
+            pixels = decode_heif(data)
         except DamagedImageError as error:
             raise InputError(f"{origin}: {error}") from None
         if channels == 3:
             return pixels
         return cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[:, :, np.newaxis].astype(np.uint8)
-    size = image_size.claimed(data)
+    size = image_metadata.claimed_size(data)
     if size is not None and size[0] * size[1] > MOST_PIXELS:
         raise InputError(
             f"{origin}: claims {size[1]}x{size[0]} pixels; at most {MOST_PIXELS} are read"
@@ -293,11 +276,8 @@ def _orientation(data: bytes) -> int:
 def find_result(path: Path, option: str = "--model ") -> Path:
     """Finds a result.json: the path itself, in its folder, or that of a job's newest attempt.
 
-    A job's folder has attempts, or in a working directory of imagenetctl the link `model`.
-
-    Args:
-        path: as for `Classifier.load`.
-        option: that named it, for messages.
+    A job's folder has attempts, or in a working directory of imagenetctl the link `model`. In
+    messages the path follows the option that named it.
 
     Raises:
         InputError: there is none.
@@ -326,16 +306,16 @@ def _read_names(path: Path) -> Sequence[tuple[str, str]] | None:
     names = read_json(path)
     if not isinstance(names, list):
         raise InputError(f"{path}: must be a list of class names")
-    return [_name_and_words(path, name) for name in names]
-
-
-def _name_and_words(path: Path, entry: object) -> tuple[str, str]:
-    if isinstance(entry, str):
-        return entry, ""
-    if isinstance(entry, dict):
-        fields = Fields.of(entry, str(path))
-        return fields.text("class"), fields.text("words")
-    raise InputError(f"{path}: must be a list of class names")
+    found = []
+    for entry in names:
+        if isinstance(entry, str):
+            found.append((entry, ""))
+        elif isinstance(entry, dict):
+            fields = Fields.of(entry, str(path))
+            found.append((fields.text("class"), fields.text("words")))
+        else:
+            raise InputError(f"{path}: must be a list of class names")
+    return found
 
 
 def load_model(
@@ -346,11 +326,7 @@ def load_model(
 ) -> Predictor:
     """Load what a result.json names, or a file that was exported from it.
 
-    Args:
-        folder: that holds the files.
-        result: the content of the result.json.
-        image_shape: channels, height, width of the network's input.
-        exported: the file; one of ONNX needs no framework.
+    A file of ONNX needs no framework.
 
     Raises:
         InputError: a file is missing or damaged, or the framework is unknown or not installed.

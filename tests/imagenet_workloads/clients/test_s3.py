@@ -17,6 +17,7 @@ from imagenet_workloads.clients.s3 import Bucket, open_bucket
 from imagenet_workloads.errors import InputError, WorkloadError
 from support.file_server import Fault, FileServer, Handler
 from support.remote_preparation import write_secret
+from support.sentences import assert_says
 
 if TYPE_CHECKING:
     from obstore.store import BackoffConfig, RetryConfig
@@ -66,6 +67,11 @@ def fewer(handler: Handler) -> None:
     part(handler, "0-49", lacks=0)
 
 
+def test_an_endpoint_with_an_impossible_port_is_refused() -> None:
+    with pytest.raises(InputError, match=r"endpoint: .* port .*:70000"):
+        bucket("http://localhost:70000")
+
+
 def test_an_endpoint_that_cannot_be_reached() -> None:
     with socket.socket() as bound:
         # Nothing listens on it.
@@ -96,9 +102,7 @@ def test_an_expired_session_token_ends_at_once(
     server.faults.append(answer(status, "ExpiredToken"))
     with pytest.raises(InputError) as caught:
         bucket(server.url).read("x.tar")
-    assert str(caught.value) == (
-        "s3://data/x.tar: the server refuses the keys (ExpiredToken); check the Secret"
-    )
+    assert_says(str(caught.value), "s3://data/x.tar", "ExpiredToken", "Secret")
     (request,) = server.requests
     sent = {name.lower(): value for name, value in request.headers.items()}
     assert sent["x-amz-security-token"] == "t0ken"

@@ -8,6 +8,7 @@ import pytest
 
 from imagenet_workloads.commands import (
     dataset,
+    door,
     export,
     fetch,
     index,
@@ -50,7 +51,7 @@ def run(main: Main, *arguments: str | Path) -> int:
         (predict.main, ("--model", "", "x.jpg"), "--model"),
         (predict.main, ("--model", "m", ""), "IMAGE"),
         (export.main, ("", "--format", "onnx"), "RESULT"),
-        (plot.main, ("",), "ATTEMPT_FOLDER"),
+        (plot.main, ("",), "FOLDER"),
         (train.parse, ("--dataset", ""), "--dataset"),
         (train.parse, ("--output", ""), "--output"),
         (train.parse, ("--init-from", ""), "--init-from"),
@@ -58,6 +59,7 @@ def run(main: Main, *arguments: str | Path) -> int:
         (train.parse, ("--data-train", "", "--data-val", "v"), "--data-train"),
         (train.parse, ("--data-train", "t", "--data-val", ""), "--data-val"),
         (fetch.main, ("--cache", "", *FETCHED), "--cache"),
+        (door.main, ("--folder", ""), "--folder"),
         (publish.main, ("--dataset", "", "--s3-bucket", "b"), "--dataset"),
         (dataset.main, ("show", ""), "ADDRESS"),
         (dataset.main, ("publish", "", "s3://b/p"), "FOLDER"),
@@ -76,8 +78,8 @@ def test_an_empty_path_is_a_bad_argument(
     assert f"argument {option}" in capsys.readouterr().err.replace("...", "")
 
 
-PATHS = {"ADDRESS", "ATTEMPT_FOLDER", "FILE", "FOLDER", "IMAGE", "KEY", "NAME", "PATH", "RESULT"}
-PROGRAMS = (dataset, export, fetch, index, ledger, pack, plot, predict, publish, seal, verify)
+PATHS = {"ADDRESS", "FILE", "FOLDER", "IMAGE", "KEY", "NAME", "PATH", "RESULT"}
+PROGRAMS = (dataset, door, export, fetch, index, ledger, pack, plot, predict, publish, seal, verify)
 
 
 def arguments_of(parser: ArgumentParser) -> Iterator[Action]:
@@ -93,11 +95,9 @@ def arguments_of(parser: ArgumentParser) -> Iterator[Action]:
 @pytest.mark.parametrize(
     "action",
     [
-        pytest.param(
-            action, id=f"{module.PROGRAM} {'/'.join(action.option_strings) or action.dest}"
-        )
-        for module in PROGRAMS
-        for action in arguments_of(module.build_parser())
+        pytest.param(action, id=f"{built.prog} {'/'.join(action.option_strings) or action.dest}")
+        for built in (module.build_parser() for module in PROGRAMS)
+        for action in arguments_of(built)
         if action.metavar in PATHS
     ],
 )

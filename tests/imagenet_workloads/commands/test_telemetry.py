@@ -9,7 +9,7 @@ import pytest
 
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry import server
-from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.server import Registry
 
 
 @pytest.mark.parametrize(

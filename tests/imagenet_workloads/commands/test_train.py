@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from imagenet_workloads.checkpoint.store import record_room
+from imagenet_workloads.checkpoint import record_room
 
 PROGRAM = """
 import sys

@@ -1,21 +1,29 @@
 """Images are cropped, mirrored and coloured as their random numbers say."""
 
+import math
+
 import cv2
 import numpy as np
 import pytest
 import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from imagenet_spec.program.train import AugmentationOptions
 from imagenet_workloads.data.augmentation import (
     DRAWS,
+    OPERATION_DRAWS,
+    OPERATIONS,
     Recipe,
+    beta_quantile,
+    draw_mixing,
+    rand_augment,
     training_pixels,
     validation_pixels,
 )
 from imagenet_workloads.data.inputs import Inputs
-from imagenet_workloads.data.jpeg import Pixels
+from imagenet_workloads.data.jpeg import Pixels, Size
 from imagenet_workloads.prediction import prepare
 from support.pictures import difference, jpeg, pixels, png
 
@@ -184,3 +192,110 @@ def test_the_last_epochs_are_not_augmented() -> None:
 def test_only_what_needs_them_draws_further_numbers() -> None:
     assert Recipe((3, 20, 30), AugmentationOptions(random_crop=True)).draws < DRAWS
     assert Recipe((3, 20, 30), AugmentationOptions(mixup=0.2)).draws == DRAWS
+
+
+NAMES = list(OPERATIONS)
+
+
+def image(values: object, channels: int = 1) -> Pixels:
+    plane: NDArray[np.uint8] = np.array(values, np.uint8)
+    return np.repeat(plane[:, :, np.newaxis], channels, axis=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "signed", "expected"),
+    [
+        ("identity", 1.0, [[10, 20, 30]]),
+        ("brightness", 1.0, [[19, 38, 57]]),
+        ("brightness", -1.0, [[1, 2, 3]]),
+        ("contrast", -1.0, [[19, 20, 21]]),
+        ("colour", 1.0, [[10, 20, 30]]),
+        ("posterize", 1.0, [[0, 16, 16]]),
+        ("posterize", 0.0, [[10, 20, 30]]),
+        ("solarize", 1.0, [[245, 235, 225]]),
+        ("solarize", 0.0, [[10, 20, 30]]),
+        ("auto-contrast", 1.0, [[0, 127, 255]]),
+        # 150 / 331 of 3 columns is 1.36.
+        ("translate-x", 1.0, [[20, 30, 7]]),
+        ("translate-x", -1.0, [[7, 10, 20]]),
+    ],
+)
+def test_an_operation_by_hand(name: str, signed: float, expected: object) -> None:
+    found = np.asarray(OPERATIONS[name](image([[10, 20, 30]]), signed, 7))
+    assert found.astype(np.uint8).reshape(1, 3).tolist() == expected
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
+def test_any_operation_keeps_shape_and_kind(number: int, channels: int) -> None:
+    before = image(np.arange(15 * 9).reshape(15, 9), channels)
+    draws = [(number + 0.5) / len(NAMES), 0.9] * (OPERATION_DRAWS // 2)
+    found = rand_augment(before, draws, 2, 9, 127)
+    assert found.shape == before.shape and found.dtype == np.uint8
+    same = rand_augment(before, draws, 0, 9, 127)
+    assert np.array_equal(same, before)
+
+
+def test_operations_follow_each_other() -> None:
+    brightness, solarize = (
+        (NAMES.index(name) + 0.5) / len(NAMES) for name in ("brightness", "solarize")
+    )
+    # 100 * 1.9 is 190, and its inverse 65.
+    found = rand_augment(image([[100]]), [brightness, 0.0, solarize, 0.0], 2, 30, 0)
+    assert found.tolist() == [[[65]]]
+
+
+SIZE = Size(8, 4)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "draw", "expected"),
+    [
+        (1.0, 0.3, 0.3),
+        # Beta(1/2, 1/2) is the arcsine distribution.
+        (0.5, 0.25, math.sin(math.pi / 8) ** 2),
+        (0.5, 0.9, math.sin(math.pi * 0.45) ** 2),
+        # Beta(2, 2) has the distribution function 3 x^2 - 2 x^3, which is 0.15625 at 0.25.
+        (2.0, 0.15625, 0.25),
+        (2.0, 1 - 0.15625, 0.75),
+        (0.2, 0.0, 0.0),
+    ],
+)
+def test_a_beta_distribution_has_its_known_quantiles(
+    alpha: float, draw: float, expected: float
+) -> None:
+    assert beta_quantile(np.array([draw]), alpha)[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_its_variance_is_that_of_the_formula() -> None:
+    found = beta_quantile((np.arange(100_000) + 0.5) / 100_000, 0.2)
+    assert found.mean() == pytest.approx(0.5)
+    assert found.var() == pytest.approx(1 / (4 * (2 * 0.2 + 1)), rel=1e-4)
+
+
+def test_mixup_draws_a_share_and_no_box() -> None:
+    found = draw_mixing(np.array([[0.3, 0.1, 0.2, 0.4]]), SIZE, AugmentationOptions(mixup=1.0))
+    assert found is not None
+    assert found.shares.tolist() == pytest.approx([0.3])
+    assert not found.boxes.any()
+
+
+def test_cutmix_cuts_a_box_whose_area_is_the_neighbours_share() -> None:
+    # The share 0.75 gives sides of a half: 4 rows about row 4, 2 columns about column 0.
+    draws = np.array([[0.75, 0.0, 0.5, 0.0]])
+    found = draw_mixing(draws, SIZE, AugmentationOptions(cutmix=1.0))
+    assert found is not None
+    assert found.boxes.tolist() == [[2, 0, 6, 1]]
+    assert found.shares.tolist() == [1 - 4 / 32]
+
+
+def test_with_both_each_image_gets_one() -> None:
+    draws = np.array([[0.75, 0.4, 0.5, 0.5], [0.75, 0.6, 0.5, 0.5]])
+    found = draw_mixing(draws, SIZE, AugmentationOptions(mixup=1.0, cutmix=1.0))
+    assert found is not None
+    assert found.boxes.tolist() == [[2, 1, 6, 3], [0, 0, 0, 0]]
+    assert found.shares.tolist() == pytest.approx([0.75, 0.75])
+
+
+def test_without_either_nothing_is_mixed() -> None:
+    assert draw_mixing(np.zeros((2, 4)), SIZE, AugmentationOptions()) is None

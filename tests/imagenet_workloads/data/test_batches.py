@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imagenet_spec.program.train import PROCESSES, THREADS, AugmentationOptions
-from imagenet_workloads.data import lane_reader
 from imagenet_workloads.data.augmentation import Recipe
 from imagenet_workloads.data.batches import (
     PADDING,
@@ -27,11 +26,11 @@ from imagenet_workloads.data.batches import (
     WorkerShare,
 )
 from imagenet_workloads.data.decoder import Task
-from imagenet_workloads.data.lane_reader import LaneReader
 from imagenet_workloads.data.order import LANES, Order, worker_positions
 from imagenet_workloads.data.windows import (
     READERS,
     DroppedError,
+    LaneReader,
     PendingRecord,
     Wanted,
     Windows,
@@ -220,7 +219,7 @@ def test_reads_have_a_mebibyte_and_each_byte_is_read_once(
     records = open_images(tmp_path, RECORD_IO, [bytes(100)] * LANES * 100, shards=4)
     # As many records as 1 MiB of photographs has.
     size = 12 * records.bytes // records.count
-    monkeypatch.setattr(lane_reader, "READ_BYTES", size)
+    monkeypatch.setattr("imagenet_workloads.data.windows.READ_BYTES", size)
     assert sum(take_all(records, worker, 2) for worker in range(2)) == records.bytes
     assert records.bytes_read / records.reads >= size
     assert records.opens == 4
@@ -389,7 +388,7 @@ class Server:
 def test_one_failed_read_ends_those_that_have_not_begun(
     record_io: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_reader, "READ_BYTES", 1)
+    monkeypatch.setattr("imagenet_workloads.data.windows.READ_BYTES", 1)
     server = Server(monkeypatch, fails=True)
     with (
         ThreadPoolExecutor(1) as asked,
@@ -406,7 +405,7 @@ def test_one_failed_read_ends_those_that_have_not_begun(
 def test_reads_that_have_not_begun_are_dropped_with_their_epoch(
     record_io: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_reader, "READ_BYTES", 1)
+    monkeypatch.setattr("imagenet_workloads.data.windows.READ_BYTES", 1)
     whole = pixels(trained(record_io, WorkerShare(0, 1, 50)))
     server = Server(monkeypatch, fails=False)
     with (

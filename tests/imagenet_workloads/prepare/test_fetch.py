@@ -21,7 +21,7 @@ from imagenet_workloads import files
 from imagenet_workloads.commands import fetch, index, pack, seal
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.errors import NO_ROOM
-from imagenet_workloads.prepare import download
+from imagenet_workloads.prepare import fetch as fetching
 from imagenet_workloads.prepare.sources.cache import ABANDONED_SECONDS, cache_entry
 from support.file_server import FileServer, Handler
 from support.pictures import collection, jpeg, tar, write_tar_of_tars
@@ -35,13 +35,13 @@ from support.preparation import (
     start,
     visible,
 )
-from support.remote_preparation import prepare_fetched, write_secret
+from support.remote_preparation import files_on_server, prepare_fetched, write_secret
 
 IMAGES = collection({f"n{number:02}": 6 for number in range(4)})
 DATASET = ("--validation-per-class", "1", "--shards", "2")
 BLOCK = 4096
 CONTENT = bytes(range(256)) * 401
-SMALL_BLOCKS = f"from imagenet_workloads.prepare import download\ndownload.BLOCK = {BLOCK}"
+SMALL_BLOCKS = f"from imagenet_workloads.prepare import fetch\nfetch.BLOCK = {BLOCK}"
 COMPRESSIONS = (bz2.compress, gzip.compress, lzma.compress, zstandard.compress)
 PROBES = 64
 """Bytes that each try reads to learn the size and the format of a file."""
@@ -60,11 +60,14 @@ def cache(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "BLOCK", BLOCK)
+    monkeypatch.setattr(fetching, "BLOCK", BLOCK)
 
 
-def options(server: FileServer, cache: Path, *more: str, name: str = "x.tar") -> list[str]:
-    return ["--http-file", name, f"{server.url}/{name}", "--cache", str(cache), *more]
+def options(
+    server: FileServer, cache: Path, *more: str, name: str = "x.tar", **attributes: str
+) -> list[str]:
+    files = files_on_server(server.url, name, **attributes)
+    return [*files, "--cache", str(cache), *more]
 
 
 def content(server: FileServer, cache: Path, name: str = "x.tar") -> bytes:
@@ -107,7 +110,7 @@ def test_it_is_the_same_dataset_as_from_a_volume(cache: Path, tmp_path: Path) ->
     )  # fmt: skip
     served = ("train.tar", "val.tar", "labels.txt")
     with FileServer({f"/{one}": (tmp_path / one).read_bytes() for one in served}).running() as on:
-        reading = [word for one in served for word in ("--http-file", one, f"{on.url}/{one}")]
+        reading = files_on_server(on.url, *served)
         reading += ["--http-validation", "val.tar"]
         labels = ("--http-labels", "labels.txt")
         assert fetch.main([*reading, *labels, "--cache", str(cache)]) == 0
@@ -122,7 +125,7 @@ def test_index_and_pack_send_no_request_and_need_no_secret(
 ) -> None:
     archive = write_tar_of_tars(tmp_path / "train.tar", IMAGES)
     with FileServer({"/x.tar?sig=x": archive.read_bytes()}).running() as server:
-        reading = options(server, cache, "--http-query-key", "x.tar", "link")
+        reading = options(server, cache, queryKey="link")
         with monkeypatch.context() as patched:
             secret = write_secret(tmp_path / "secret", link="sig=x")
             patched.setenv("IMAGENET_CREDENTIALS", str(secret))
@@ -201,11 +204,11 @@ def test_a_checksum_is_compared_once(
 ) -> None:
     right = hashlib.new(algorithm, CONTENT, usedforsecurity=False).hexdigest()
     wrong = f"{algorithm}:{'0' * len(right)}"
-    said = failed(capfd, 3, *options(server, cache, "--http-checksum", "x.tar", wrong))
+    said = failed(capfd, 3, *options(server, cache, checksum=wrong))
     assert f"/x.tar: has the {algorithm} {right} in place of 000" in said
     assert "upload the file again, or correct its checksum" in said
     assert names(cache) == []
-    checked = options(server, cache, "--http-checksum", "x.tar", f"{algorithm}:{right}")
+    checked = options(server, cache, checksum=f"{algorithm}:{right}")
     assert fetch.main(checked) == 0
     before = len(server.requests)
     assert fetch.main(checked) == 0
@@ -309,7 +312,6 @@ def test_a_volume_that_becomes_full_names_the_bytes_that_are_left(
     # A volume of 10 blocks: what lies beyond cannot be written.
     hook = f"""{SMALL_BLOCKS}
 import errno, os
-from imagenet_workloads.prepare import download
 real = os.pwrite
 def pwrite(file, data, offset):
     if offset >= {10 * BLOCK}:
@@ -343,7 +345,7 @@ def test_a_server_without_ranges_sends_it_over_one_connection(
     before = server.sent
     assert fetch.main(options(server, cache)) == 0
     assert server.sent - before <= len(CONTENT), "only its version is asked for"
-    said = refused(capfd, *options(server, cache)[:3], "--data", cache / "data")
+    said = refused(capfd, *options(server, cache)[:2], "--data", cache / "data")
     assert "does not answer requests for ranges of bytes; write source.http.cache" in said
 
 
@@ -386,9 +388,9 @@ def test_a_compressed_archive_is_decompressed_once(
     local = prepare(archive, tmp_path / "local", *DATASET)
     with FileServer({"/x.tar": compress(archive.read_bytes())}).running() as server:
         reading = options(server, cache)
-        said = refused(capfd, *reading[:3], "--data", tmp_path / "data")
+        said = refused(capfd, *reading[:2], "--data", tmp_path / "data")
         assert "so it cannot be read in place; write source.http.cache" in said
-        remote = prepare_fetched(cache, tmp_path / "data", reading[:3], *DATASET)
+        remote = prepare_fetched(cache, tmp_path / "data", reading[:2], *DATASET)
         assert content(server, cache) == archive.read_bytes()
     assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
 
@@ -424,8 +426,8 @@ def test_a_file_that_is_not_fetched_is_an_error(
 @pytest.mark.parametrize(
     ("arguments", "mistake"),
     [
-        (["--cache", "c"], "give either --http-file or --s3-bucket"),
-        (["--http-file", "x", "http://h/x"], "the following arguments are required: --cache"),
+        (["--cache", "c"], "give either --http-files or --s3-bucket"),
+        (files_on_server("http://h", "x"), "the following arguments are required: --cache"),
         (["--cache", "c", "--s3-bucket=b", "--s3-key=k", "--s3-checksum=0"], "neither sha256:DIG"),
     ],
 )
@@ -445,16 +447,16 @@ def test_a_cache_is_for_files_of_a_server(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_a_journal_of_a_crashed_node_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
     path, version = tmp_path / ".x.tmp-u", {"etag": "1"}
-    first = download.PartialFile(path, version, 3 * BLOCK)
+    first = fetching.PartialFile(path, version, 3 * BLOCK)
     first.write(1, b"1" * BLOCK)
     first.close()
-    with download.journal_of(path).open("ab") as journal:
+    with fetching.journal_of(path).open("ab") as journal:
         journal.write(b"\0\0\n7\n2")
-    second = download.PartialFile(path, version, 3 * BLOCK)
+    second = fetching.PartialFile(path, version, 3 * BLOCK)
     assert (second.missing(), second.present) == ([0, 2], BLOCK)
     second.write(2, b"2" * BLOCK)
     second.close()
-    third = download.PartialFile(path, version, 3 * BLOCK)
+    third = fetching.PartialFile(path, version, 3 * BLOCK)
     assert third.missing() == [0]
     third.close()
     assert errno.ENOSPC in NO_ROOM

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.commands import fetch
-from imagenet_workloads.prepare import download
+from imagenet_workloads.prepare import fetch as fetching
 from imagenet_workloads.prepare.sources.cache import cache_entry
 from imagenet_workloads.prepare.stores import compressed
 from support.file_server import Fault, FileServer, Handler
 from support.pictures import collection, write_tar_of_tars
 from support.preparation import prepare
-from support.remote_preparation import prepare_fetched
+from support.remote_preparation import files_on_server, prepare_fetched
 
 BLOCK = 4096
 BLOCKS = 26
@@ -27,7 +27,7 @@ CONNECTIONS = 4
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "BLOCK", BLOCK)
+    monkeypatch.setattr(fetching, "BLOCK", BLOCK)
 
 
 class Meeting:
@@ -52,7 +52,7 @@ def test_blocks_of_one_file_are_fetched_at_the_same_time(tmp_path: Path) -> None
     faults: deque[Fault | None] = deque([meeting.answer] * 10 * BLOCKS)
     with FileServer({"/x.tar": CONTENT}, faults=faults).running() as server:
         url = f"{server.url}/x.tar"
-        options = ["--http-file", "x.tar", url, "--cache", str(cache)]
+        options = [*files_on_server(server.url, "x.tar"), "--cache", str(cache)]
         assert fetch.main([*options, "--connections", str(CONNECTIONS)]) == 0
     # A connection that came alone would have broken the barrier.
     assert not meeting.barrier.broken
@@ -72,7 +72,13 @@ def test_another_job_continues_a_file_that_no_job_writes_any_more(
     faults: deque[Fault | None] = deque([*[None] * received, *[expired] * BLOCKS])
     with FileServer({"/x.tar": CONTENT}, faults=faults).running() as server:
         url = f"{server.url}/x.tar"
-        options = ["--http-file", "x.tar", url, "--cache", str(cache), "--connections", "1"]
+        options = [
+            *files_on_server(server.url, "x.tar"),
+            "--cache",
+            str(cache),
+            "--connections",
+            "1",
+        ]
         monkeypatch.setenv("IMAGENET_JOB_UID", "job-whose-link-expires")
         assert fetch.main(options) == 3
         server.faults.clear()
@@ -81,7 +87,7 @@ def test_another_job_continues_a_file_that_no_job_writes_any_more(
         assert present >= received - 4, "the others ask for the size and the format"
         if is_left:
             now = journal.stat().st_mtime
-            os.utime(journal, (now, now - download.LEFT_SECONDS - 1))
+            os.utime(journal, (now, now - fetching.LEFT_SECONDS - 1))
         before = len(server.requests)
         monkeypatch.setenv("IMAGENET_JOB_UID", "the-next-job")
         assert fetch.main(options) == 0
@@ -103,6 +109,6 @@ def test_a_cache_decompresses_an_archive_of_any_size(
     monkeypatch.setattr(compressed, "LARGEST_COMPRESSED", 1000)
     monkeypatch.setattr(compressed, "LARGEST", 1000)
     with FileServer({"/whole.tar.gz": gzip.compress(archive.read_bytes())}).running() as server:
-        reading = ["--http-file", "whole.tar.gz", f"{server.url}/whole.tar.gz"]
+        reading = files_on_server(server.url, "whole.tar.gz")
         found = prepare_fetched(tmp_path / "cache", tmp_path / "data", reading, *dataset)
     assert (found / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()

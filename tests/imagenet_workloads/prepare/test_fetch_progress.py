@@ -12,6 +12,7 @@ from imagenet_workloads.prepare import fetch
 from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.telemetry.preparation import NullSink, PreparationRecorder
 from support.file_server import FileServer
+from support.remote_preparation import files_on_server
 
 FILES = [f"{number}.tar" for number in range(5)]
 PROGRESS = (metrics.PREPARE_FETCH_FILES, metrics.PREPARE_FETCH_ASKED_FILES)
@@ -31,7 +32,7 @@ class Reports(NullSink):
 
 
 def run(server: FileServer, cache: Path) -> Reports:
-    given = [word for name in FILES for word in ("--http-file", name, f"{server.url}/{name}")]
+    given = files_on_server(server.url, *FILES)
     parsed = build_parser().parse_args([*given, "--cache", str(cache)])
     reports = Reports()
     request = fetch.FetchRequest(sources.files_to_fetch(parsed), cache, connections=2)

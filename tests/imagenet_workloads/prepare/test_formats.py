@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec.names import FORMATS
 from imagenet_workloads.commands import index, pack, seal
-from imagenet_workloads.dataset import FORMATS, Shard, read_dataset
+from imagenet_workloads.dataset import Shard, read_dataset
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.records import format_named
 from support import tfrecord

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.api.dataset_status import DatasetStatus
+from imagenet_spec.resource.dataset_status import DatasetStatus
 from imagenet_workloads import files
 from imagenet_workloads.commands import index
 from imagenet_workloads.prepare import plan as plans

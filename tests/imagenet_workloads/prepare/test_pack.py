@@ -12,9 +12,10 @@ from imagenet_workloads import files
 from imagenet_workloads.commands import pack, seal
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.prepare import pack as packing
-from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
+from imagenet_workloads.prepare.plan import WRITER_VERSION
 from support.pictures import Collection, collection, jpeg, tar, write_folder, write_tar_of_tars
 from support.preparation import contents, dataset_of, prepare, records, run_index, stamps
+from support.sentences import assert_says
 
 IMAGES = collection({"a": 12, "b": 12})
 DAMAGED: Collection = {
@@ -80,7 +81,7 @@ def test_a_file_that_no_memory_holds_is_damaged(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     dataset = prepare(source, tmp_path / "data", "--shards", "2", "--max-skipped-fraction", "0.05")
     (line,) = (dataset / "skipped.jsonl").read_text().splitlines()
-    assert json.loads(line)["reason"] == f"has {1 << 40} bytes; at most {1 << 30} are read"
+    assert_says(json.loads(line)["reason"], str(1 << 40), str(1 << 30))
 
 
 def test_damaged_images_are_skipped_counted_and_named(
@@ -186,7 +187,9 @@ def test_a_rerun_makes_only_what_is_missing(tmp_path: Path) -> None:
     assert run("pack", "--data", data, "--key", key, "--source", source) == 0
     assert contents(dataset) == whole
     changed = {path.name for path, stamp in stamps(dataset).items() if before[path] != stamp}
-    assert changed == {f"train-00001-of-00002.{suffix}" for suffix in ("rec", "idx", "json")}
+    assert changed == {
+        f"train-00001-of-00002.{suffix}" for suffix in ("rec", "idx", "images.jsonl", "json")
+    }
 
 
 @pytest.mark.parametrize("suffix", ["rec", "idx"])
@@ -394,14 +397,17 @@ def test_a_file_that_vanishes_while_it_is_written_is_worth_another_try(
 def test_leftovers_of_a_killed_run_go(tmp_path: Path) -> None:
     source, data, key = planned(tmp_path, IMAGES)
     dataset = dataset_of(data, key)
-    for name in (".train-00000-of-00002.rec.tmp-old", ".train-00000-of-00002.rec.tmp-new"):
+    for name in (
+        ".train-00000-of-00002.rec.tmp-0000000000000000",
+        ".train-00000-of-00002.rec.tmp-1111111111111111",
+    ):
         (dataset / name).write_bytes(b"half")
-    os.utime(dataset / ".train-00000-of-00002.rec.tmp-old", (10**9, 10**9))
+    os.utime(dataset / ".train-00000-of-00002.rec.tmp-0000000000000000", (10**9, 10**9))
     assert run("pack", "--data", data, "--key", key, "--source", source) == 0
 
     def hidden() -> list[str]:
         return [path.name for path in dataset.iterdir() if path.name[0] == "."]
 
-    assert hidden() == [".train-00000-of-00002.rec.tmp-new"]
+    assert hidden() == [".train-00000-of-00002.rec.tmp-1111111111111111"]
     assert run("seal", "--data", data, "--key", key) == 0
     assert hidden() == []

@@ -2,7 +2,7 @@
 
 recorded_outputs.json has what OpenCV 4.9.0 and 5.0.0 write, on NumPy 1.26 and 2.4. If a version of
 a library writes other bytes, shards of one key would differ: increment WRITER_VERSION in
-prepare/dataset_key.py, and record the new bytes.
+prepare/plan.py, and record the new bytes.
 """
 
 import base64
@@ -16,7 +16,7 @@ import pytest
 
 from imagenet_workloads.prepare.codecs import choose
 from imagenet_workloads.prepare.codecs.codec import Recipe
-from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
+from imagenet_workloads.prepare.plan import WRITER_VERSION
 from imagenet_workloads.prepare.transcode import transcode
 from support.preparation import prepare
 

@@ -1,5 +1,6 @@
 """Bounding boxes from archives on a server and in a bucket: the dataset of a volume."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from support.annotations import COUNTS, TRAIN, VALIDATION, Named, annotation, ar
 from support.file_server import FileServer, basic
 from support.pictures import collection, jpeg, tar, write_tar_of_tars
 from support.preparation import contents, prepare, refused, run_index
-from support.remote_preparation import prepare_remote, write_secret
+from support.remote_preparation import files_on_server, prepare_remote, write_secret
 from support.s3_server import S3Server, serve_s3
 
 IMAGES = collection({"n01": 3, "n02": 3})
@@ -58,10 +59,9 @@ def server(files: Path) -> Iterator[FileServer]:
 
 def on_server(server: FileServer) -> tuple[list[str], list[str]]:
     """The options of all programs, and those of fetch and index."""
-    reading = []
-    for path in ("train.tar", "val.tar", "labels.txt", *BOXES):
-        reading += ["--http-file", path.replace("/", "-"), f"{server.url}/{path}"]
-    reading += ["--http-validation", "val.tar"]
+    paths = ("train.tar", "val.tar", "labels.txt", *BOXES)
+    files = [{"name": one.replace("/", "-"), "url": f"{server.url}/{one}"} for one in paths]
+    reading = ["--http-files", json.dumps(files), "--http-validation", "val.tar"]
     boxes = [f"--http-bounding-boxes={path.replace('/', '-')}" for path in BOXES]
     return reading, ["--http-labels", "labels.txt", *boxes]
 
@@ -161,11 +161,11 @@ def test_an_archive_that_is_missing_or_damaged_is_named(
     ("options", "mistake"),
     [
         (
-            ["--http-file", "x.tar", "http://x/x.tar", "--http-bounding-boxes=y.tgz"],
-            "y.tgz is no name of an --http-file",
+            [*files_on_server("http://x", "x.tar"), "--http-bounding-boxes=y.tgz"],
+            "y.tgz is no name in --http-files",
         ),
         (
-            ["--http-file", "x.tar", "http://x/x.tar", "--s3-bounding-boxes=y.tgz"],
+            [*files_on_server("http://x", "x.tar"), "--s3-bounding-boxes=y.tgz"],
             "--s3-bounding-boxes goes with --s3-bucket",
         ),
     ],

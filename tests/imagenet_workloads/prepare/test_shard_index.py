@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec.names import FORMATS
 from imagenet_workloads.commands import pack, seal
-from imagenet_workloads.dataset import FILE_NAME, FORMATS, read_dataset
+from imagenet_workloads.dataset import FILE_NAME, read_dataset
 from imagenet_workloads.records.split import Records, open_split
 from support.older_datasets import make_older, without_index
 from support.pictures import collection, write_tar_of_tars

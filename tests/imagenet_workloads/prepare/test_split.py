@@ -2,13 +2,21 @@
 
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imagenet_spec.names import FORMATS
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare import split
+from imagenet_workloads.prepare.codecs import choose
+from imagenet_workloads.prepare.codecs.codec import Recipe
+from imagenet_workloads.prepare.containers.folder import FolderListing
+from imagenet_workloads.prepare.scan import scan
 from imagenet_workloads.prepare.split import (
     DROPPED,
     Classes,
@@ -18,6 +26,10 @@ from imagenet_workloads.prepare.split import (
     shard_counts,
     shuffle,
 )
+from imagenet_workloads.records import format_named
+from support.pictures import Collection, collection, jpeg, write_folder
+from support.preparation import prepare
+from support.sentences import says
 
 counts = st.dictionaries(st.text(max_size=5), st.integers(1, 30), min_size=1, max_size=8)
 
@@ -42,9 +54,13 @@ def test_keeps_classes_with_exactly_the_fewest() -> None:
 
 
 def test_no_class_left_is_an_error_that_says_how_large_they_are() -> None:
-    with pytest.raises(InputError, match="no class has 500 images or more: the largest of 3 has 7"):
+    with pytest.raises(
+        InputError, match=says("no class has 500 images or more", "the largest of 3 has 7")
+    ):
         choose_classes(["a", "b"], [7, 3], ["c"], 500)
-    with pytest.raises(InputError, match="no class has 1 images or more: the largest of 0 has 0"):
+    with pytest.raises(
+        InputError, match=says("no class has 1 images or more", "the largest of 0 has 0")
+    ):
         choose_classes([], [], [], 0)
 
 
@@ -131,3 +147,56 @@ def test_validation_shards_are_as_large_as_training_shards(
 def test_a_shard_without_images_is_an_error() -> None:
     with pytest.raises(InputError, match="7 training images do not fill 8 shards"):
         shard_counts(7, 0, 8)
+
+
+def estimated(source: Path, scratch: Path, format: str, recipe: Recipe) -> int:
+    folder = FolderListing(source)
+    with files.unnamed_file(scratch) as rows:
+        found = scan(folder, rows, lambda *_: None)
+        numbers = np.arange(len(found), dtype=np.uint32)
+        codec = choose("opencv")
+        sample = split.SourceSample(
+            split.Part(folder, found, numbers, found.classes(), np.arange(len(found.class_names)))
+        )
+        return split.estimate_bytes(sample, recipe, codec, format_named(format))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("resize", [None, 16, 60])
+def test_the_shards_take_about_what_was_estimated(
+    format: str, resize: int | None, tmp_path: Path
+) -> None:
+    source = write_folder(tmp_path / "source", collection({"a": 20, "b": 21}))
+    told = estimated(source, tmp_path, format, Recipe(resize, 90))
+    options = ("--shards", "2", "--format", format, "--codec", "opencv")
+    more = () if resize is None else ("--resize", str(resize))
+    dataset = prepare(source, tmp_path / "data", *options, *more)
+    taken = sum(path.stat().st_size for path in dataset.glob("train-*.*") if path.suffix != ".json")
+    assert taken <= told <= 1.25 * taken
+
+
+def test_damaged_images_count_as_they_are(tmp_path: Path) -> None:
+    whole: Collection = {"a": {"0.jpg": jpeg(0)}}
+    damaged: Collection = {"a": {"0.jpg": bytes(len(whole["a"]["0.jpg"]))}}
+    as_they_are = Recipe(None, 90)
+    sizes = {
+        estimated(write_folder(tmp_path / name, images), tmp_path, "RecordIO", as_they_are)
+        for name, images in (("whole", whole), ("damaged", damaged))
+    }
+    assert len(sizes) == 1
+
+
+def test_only_a_sample_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "SIZE", 5)
+    read: list[str] = []
+    real = FolderListing.read
+
+    def counted(folder: FolderListing, name: str, offset: int, size: int) -> bytes:
+        read.append(name)
+        return real(folder, name, offset, size)
+
+    monkeypatch.setattr(FolderListing, "read", counted)
+    source = write_folder(tmp_path / "source", collection({"a": 30}))
+    told = estimated(source, tmp_path, "RecordIO", Recipe(None, 90))
+    assert len(read) == 5
+    assert told > 25 * min(path.stat().st_size for path in source.rglob("*.JPEG"))

@@ -97,7 +97,7 @@ def test_a_checkpoint_that_comes_too_late_has_the_cause_that_was_measured(
     if current is not None:
         termination.begin_step()
         now += current
-    assert termination._why_too_late().startswith(words)
+    assert termination.why_too_late().startswith(words)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imagenet_workloads.records import recordio
-from imagenet_workloads.records.format import LARGEST_JPEG
-from imagenet_workloads.records.recordio import MAGIC, Writer, count_records, encode
+from imagenet_workloads.records.format import LARGEST_JPEG, ShardWriter
+from imagenet_workloads.records.recordio import FORMAT, MAGIC, count_records, encode
 from support.stored_images import stored_image
 
 MAGIC_BYTES = struct.pack("<I", MAGIC)
@@ -22,12 +22,12 @@ payloads = st.lists(st.one_of(st.just(MAGIC_BYTES), st.binary(max_size=9)), max_
 )
 
 
-def write(path: Path, images: list[bytes]) -> Writer:
+def write(path: Path, images: list[bytes]) -> ShardWriter:
     with (
         path.with_suffix(".rec").open("wb") as record,
         path.with_suffix(".idx").open("wb") as index,
     ):
-        writer = Writer(record, index)
+        writer = FORMAT.writer(record, index)
         stored = [stored_image(image, 3 * key, key % 5) for key, image in enumerate(images)]
         # As pack does: a few at a time.
         for start in range(0, len(stored), 2):
@@ -77,7 +77,7 @@ def test_mxnet_reads_embedded_magic_numbers_back(tmp_path: Path) -> None:
 
 def test_a_label_or_key_that_is_the_magic_number_is_split_too() -> None:
     record, index = io.BytesIO(), io.BytesIO()
-    writer = Writer(record, index)
+    writer = FORMAT.writer(record, index)
     writer.append([stored_image(b"abcd", MAGIC, 1)])
     content = record.getvalue()
     assert content.count(MAGIC_BYTES) == 2  # of the two pieces; the key's own is dropped

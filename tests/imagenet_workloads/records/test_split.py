@@ -16,6 +16,7 @@ from imagenet_workloads.records import recordio
 from imagenet_workloads.records import split as module
 from imagenet_workloads.records.split import Records, open_paths, open_split
 from support.image_splits import FORMATS, open_images, without_indexes, write_split
+from support.sentences import says
 
 MAGIC = struct.pack("<I", recordio.MAGIC)
 # Lengths that are padded and not, and images that RecordIO stores in pieces.
@@ -169,7 +170,9 @@ def test_damage_in_a_record_is_named(format: str, tmp_path: Path) -> None:
     content[first - 1] ^= 0xFF
     path.write_bytes(content)
     records = open_split(split, format, tmp_path)
-    with pytest.raises(InputError, match=r"record 0 \(from 0\): the checksum of its data is wrong"):
+    with pytest.raises(
+        InputError, match=says("record 0", "from 0)", "the checksum of its data is wrong")
+    ):
         labels_and_images(records, range(3))
 
 

@@ -10,7 +10,7 @@ from imagenet_spec.program.train import Options
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.frameworks import FRAMEWORKS
-from imagenet_workloads.frameworks.mxnet.description import STRATEGIES
+from imagenet_workloads.frameworks.mxnet.description import DESCRIPTION
 from imagenet_workloads.rendezvous import Rendezvous, tf_config
 from imagenet_workloads.rendezvous.dmlc import DmlcRendezvous
 from imagenet_workloads.rendezvous.horovod import HorovodRendezvous
@@ -89,8 +89,8 @@ def test_what_does_not_fit_is_said(
 
 
 def test_every_kv_store_of_the_command_line_has_a_rendezvous() -> None:
-    for name, names in STRATEGIES.items():
-        variables = {"dmlc": SERVER, "horovod": HOROVOD}.get(names.rendezvous, {})
+    for name, module in DESCRIPTION.rendezvous.items():
+        variables = {"dmlc": SERVER, "horovod": HOROVOD}.get(module, {})
         gpus = ["--gpus", "0"] if name == "nccl" else []
         find(parse(["--kv-store", name, *gpus]), variables)
 
@@ -123,16 +123,16 @@ def test_a_worker_of_tensorflow_has_hope_while_all_others_listen(
         with rendezvous.joining(60):
             pass
         assert not is_hopeless(), "its own port does not count"
-    monkeypatch.setattr(tf_config, "_GONE_SECONDS", 3600.0)
+    monkeypatch.setattr(tf_config, "GONE_SECONDS", 3600.0)
     assert not is_hopeless(), "this one may still write the last checkpoint"
-    monkeypatch.setattr(tf_config, "_GONE_SECONDS", 0.0)
+    monkeypatch.setattr(tf_config, "GONE_SECONDS", 0.0)
     assert is_hopeless()
 
 
 def test_a_worker_that_listens_again_gives_hope(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([True, False, True])
     monkeypatch.setattr(tf_config, "is_gone", lambda address, port: next(answers))
-    monkeypatch.setattr(tf_config, "_GONE_SECONDS", 0.0)
+    monkeypatch.setattr(tf_config, "GONE_SECONDS", 0.0)
     rendezvous = TfConfigRendezvous(("127.0.0.1:1", "127.0.0.1:2"), 0)
     is_hopeless = rendezvous.wait(60)
     with rendezvous.joining(60):

@@ -11,6 +11,7 @@ from matplotlib.patches import Rectangle
 from imagenet_workloads.commands import plot as command
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.telemetry.plot import SweepPoint, draw_scaling, read_points
+from support.sentences import assert_says
 
 TABLE = """strategy,workers,seconds,images_per_second,speedup,efficiency,top1
 parameterServer,1,61,100.0,1.0,1.0,0.97
@@ -177,13 +178,12 @@ def test_the_command_writes_a_png_beside_the_table(
     "arguments",
     [[], ["folder", "--scaling", "table.csv"], ["--time", "a.json", "--scaling", "table.csv"]],
 )
-def test_the_command_draws_one_of_the_two(
+def test_the_command_draws_one_of_them(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(arguments) == 3
-    assert (
-        "the folders of a training, --scaling CSV or --time JSON, one of" in capsys.readouterr().err
-    )
+    sources = ("folders of a training", "--scaling CSV", "--time JSON", "--compare JSON", "one of")
+    assert_says(capsys.readouterr().err, *sources)
 
 
 def test_a_table_that_is_not_there_is_named(

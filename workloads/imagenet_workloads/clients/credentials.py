@@ -1,4 +1,4 @@
-"""Reads the keys of the mounted Secret, which are files in `$IMAGENET_CREDENTIALS`."""
+"""Reads the keys of a mounted Secret, which are files in the folder that a variable names."""
 
 import os
 from collections.abc import Mapping
@@ -12,8 +12,10 @@ from imagenet_workloads.errors import InputError
 class Credentials:
     """The keys of a Secret; empty if the manifest names none."""
 
-    def __init__(self, variables: Mapping[str, str] = os.environ) -> None:
-        folder = variables.get(IMAGENET_CREDENTIALS)
+    def __init__(
+        self, variables: Mapping[str, str] = os.environ, variable: str = IMAGENET_CREDENTIALS
+    ) -> None:
+        folder = variables.get(variable)
         self._folder = None if folder is None else Path(folder)
 
     @property

@@ -24,35 +24,24 @@ _BUCKET = re.compile(r"s3://([^/]+)/(.*[^/])/*")
 
 
 class RemoteFolder(Protocol):
-    """A folder whose files never change; may be used from several threads."""
+    """A folder whose files never change; may be used from several threads.
+
+    Reading raises an InputError if there is no such file, or the server refuses, and a
+    WorkloadError if the server cannot be reached, or the answer is short.
+    """
 
     def where(self, name: str) -> str:
         """The address of a file in messages, without a query."""
 
     def read(self, name: str, begin: int, length: int) -> bytes:
-        """Reads a range of a file: exactly `length` bytes.
-
-        Raises:
-            InputError: there is no such file, or the server refuses.
-            WorkloadError: the server cannot be reached, or the answer is short.
-        """
+        """Reads a range of a file: exactly `length` bytes."""
 
     def read_whole(self, name: str) -> bytes:
-        """Reads a small file.
-
-        Raises:
-            InputError: there is no such file, or the server refuses.
-            WorkloadError: the server cannot be reached.
-        """
+        """Reads a small file."""
 
 
 class BucketFolder:
-    """A prefix of a bucket.
-
-    Attributes:
-        bucket: The bucket.
-        prefix: Without slashes at its ends.
-    """
+    """A prefix of a bucket, without slashes at its ends."""
 
     def __init__(self, bucket: Bucket, prefix: str) -> None:
         self.bucket = bucket
@@ -67,12 +56,10 @@ class BucketFolder:
         return self.bucket.where(self.key(name))
 
     def read(self, name: str, begin: int, length: int) -> bytes:
-        """Reads a range of an object."""
         _, content = self.bucket.read(self.key(name), (begin, begin + length))
         return _whole(content, length, self.where(name))
 
     def read_whole(self, name: str) -> bytes:
-        """Reads an object."""
         return self.bucket.read(self.key(name))[1]
 
 
@@ -90,7 +77,6 @@ class ServedFolder:
         return f"{self._url}/{name}"
 
     def read(self, name: str, begin: int, length: int) -> bytes:
-        """Reads a range of a file."""
         span = {"Range": f"bytes={begin}-{begin + length - 1}"}
         ignored = frozenset((HTTPStatus.OK,))
         answer = self._client.get(
@@ -104,11 +90,33 @@ class ServedFolder:
         return _whole(answer.body, length, self.where(name))
 
     def read_whole(self, name: str) -> bytes:
-        """Reads a file."""
         return self._client.get(self._address(name), HTTPStatus.OK, _LARGEST_WHOLE, {}).body
 
     def _address(self, name: str) -> Address:
         return Address(self.where(name), self._query)
+
+
+def open_bucket_folder(
+    url: str,
+    endpoint: str | None = None,
+    region: str | None = None,
+    credentials: Credentials | None = None,
+) -> BucketFolder:
+    """Opens `s3://BUCKET/PREFIX`.
+
+    Args:
+        url: the folder.
+        endpoint: the URL of an S3 API; None for AWS.
+        region: of the bucket; None for us-east-1.
+        credentials: the keys; None for those in `$IMAGENET_CREDENTIALS`.
+
+    Raises:
+        InputError: it is no such address, or the Secret lacks a key.
+    """
+    found = _BUCKET.fullmatch(url)
+    if found is None:
+        raise InputError(f"{url}: is no folder in a bucket; write s3://BUCKET/PREFIX")
+    return BucketFolder(open_bucket(found[1], endpoint, region, credentials), found[2])
 
 
 def open_folder(
@@ -126,20 +134,13 @@ def open_folder(
         InputError: it is no such address, or the Secret lacks a key.
     """
     if url.startswith(SCHEME):
-        found = _BUCKET.fullmatch(url)
-        if found is None:
-            raise InputError(f"{url}: is no folder in a bucket; write s3://BUCKET/PREFIX")
-        return BucketFolder(open_bucket(found[1], endpoint, region), found[2])
+        return open_bucket_folder(url, endpoint, region)
     credentials = Credentials()
     query = "" if query_key is None else credentials.read(query_key)
-    return ServedFolder(url, HttpClient(_login(credentials, bool(query))), query)
-
-
-def _login(credentials: Credentials, has_query: bool) -> Login | None:
-    keys = (USERNAME, PASSWORD)
-    if not credentials.are_given or (has_query and not any(map(credentials.has, keys))):
-        return None
-    return Login(*(credentials.read(key) for key in keys))
+    login, keys = None, (USERNAME, PASSWORD)
+    if credentials.are_given and (not query or any(map(credentials.has, keys))):
+        login = Login(*map(credentials.read, keys))
+    return ServedFolder(url, HttpClient(login), query)
 
 
 def _whole(content: bytes, length: int, where: str) -> bytes:

@@ -28,7 +28,7 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.clients import TRAFFIC
 from imagenet_workloads.errors import InputError, WorkloadError
 
 AT_ONCE = 32
@@ -116,11 +116,7 @@ class Answer:
 
 
 class _TemporaryFailureError(Exception):
-    """A failure after which the request is tried again.
-
-    Attributes:
-        retry_after: the pause that the server asks for, in seconds; None if it does not.
-    """
+    """A failure after which the request is tried again, after the seconds of Retry-After if any."""
 
     def __init__(self, what: str, retry_after: float | None = None) -> None:
         super().__init__(what)
@@ -138,10 +134,8 @@ class HttpClient:
     ) -> None:
         """Connects to nothing yet.
 
-        Args:
-            login: sent to the hosts of the addresses, never to that of a redirect.
-            pause: waits some seconds before a retry.
-            explained: what a refusal by the hosts of the addresses means, by its status.
+        The login is sent to the hosts of the addresses, never to that of a redirect. `explained`
+        says what a refusal by them means, by its status.
         """
         self._pool = urllib3.PoolManager(maxsize=AT_ONCE, timeout=_TIMEOUT)
         self._login = login
@@ -175,15 +169,9 @@ class HttpClient:
     def receive(
         self, address: Address, take: Callable[[Mapping[str, str], Iterator[bytes]], None]
     ) -> None:
-        """Receives a file as a whole, in up to 8 tries.
+        """Receives a file as a whole, in up to 8 tries; errors are those of `get`.
 
-        Args:
-            address: of the file.
-            take: called at each try with the headers and the chunks of the body.
-
-        Raises:
-            InputError: the server refuses, or knows no such file.
-            WorkloadError: the server cannot be reached, or its answers are cut off.
+        At each try, `take` is called with the headers and the chunks of the body.
         """
         self._tried(address, lambda: self._receive(address, take))
 
@@ -208,7 +196,11 @@ class HttpClient:
             except _TemporaryFailureError as error:
                 failure = error
             if attempt + 1 < _TRIES:
-                seconds = _seconds(attempt, failure.retry_after)
+                # Clients that failed together do not come back together.
+                seconds = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**attempt)
+                seconds *= random.uniform(0.5, 1.0)
+                if failure.retry_after is not None:
+                    seconds = min(failure.retry_after, _LONGEST_RETRY_AFTER)
                 _log.info("%s: %s; next try in %.1f s", address.url, failure, seconds)
                 self._pause(seconds)
         raise WorkloadError(f"{address.url}: {failure}, in {_TRIES} tries")
@@ -264,7 +256,12 @@ class HttpClient:
                     self._redirected[address.url] = target
                 return answer
             _release(answer)
-            target = _redirect(target, location, address)
+            base, target = urlsplit(target).scheme, urljoin(target, location)
+            scheme = urlsplit(target).scheme
+            if scheme not in ("http", "https") or (scheme, base) == ("http", "https"):
+                raise InputError(
+                    f"{address.url}: its redirect leads to {scheme}, which is not secure"
+                )
         raise InputError(f"{address.url}: leads through more than {_REDIRECTS} redirects")
 
     def _send(
@@ -318,7 +315,9 @@ def _release(answer: urllib3.BaseHTTPResponse) -> None:
 def _refusal(
     address: Address, answer: urllib3.BaseHTTPResponse, explained: Mapping[int, str]
 ) -> Exception:
-    status = f"{answer.status} {_phrase(answer.status)}".rstrip()
+    # The server's own words may be anything.
+    phrases = {known.value: known.phrase for known in HTTPStatus}
+    status = f"{answer.status} {phrases.get(answer.status, '')}".rstrip()
     if answer.status in _TEMPORARY:
         return _TemporaryFailureError(
             f"the server answers {status}", _retry_after(answer.headers.get("Retry-After"))
@@ -327,32 +326,9 @@ def _refusal(
     return InputError(f"{address.url}: {status}: {why}")
 
 
-def _phrase(status: int) -> str:
-    # The server's own words may be anything.
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
-
-
-def _redirect(base: str, location: str, address: Address) -> str:
-    target = urljoin(base, location)
-    scheme = urlsplit(target).scheme
-    if scheme not in ("http", "https") or (scheme, urlsplit(base).scheme) == ("http", "https"):
-        raise InputError(f"{address.url}: its redirect leads to {scheme}, which is not secure")
-    return target
-
-
 def _origin(url: str) -> tuple[str, str | None, int]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def _seconds(attempt: int, retry_after: float | None) -> float:
-    if retry_after is not None:
-        return min(retry_after, _LONGEST_RETRY_AFTER)
-    # Clients that failed together do not come back together.
-    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**attempt) * random.uniform(0.5, 1.0)
 
 
 def _retry_after(value: str | None) -> float | None:

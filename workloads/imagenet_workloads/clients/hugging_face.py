@@ -6,14 +6,10 @@ The package asks for the list of files. The files are read through `clients.http
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from imagenet_workloads.clients.credentials import Credentials
 from imagenet_workloads.clients.http import Address, Token
 from imagenet_workloads.errors import InputError, WorkloadError
-
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
 
 TOKEN = "HF_TOKEN"
 """The key of the Secret."""
@@ -23,13 +19,7 @@ _TIMEOUT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Repository:
-    """A dataset at a commit.
-
-    Attributes:
-        dataset: its name, with that of its owner.
-        commit: the commit.
-        endpoint: the URL of the server; None for huggingface.co, or $HF_ENDPOINT.
-    """
+    """A dataset at a commit; without an endpoint on huggingface.co, or at $HF_ENDPOINT."""
 
     dataset: str
     commit: str
@@ -63,11 +53,11 @@ def find(
     *,
     with_checksums: bool = False,
 ) -> tuple[Repository, Mapping[str, str]]:
-    """Asks for the commit of a revision, and for its files.
+    """Asks for the commit of a revision (a branch, tag or commit), and for its files.
 
     Args:
         dataset: the name of the dataset.
-        revision: a branch, tag or commit; None for the default branch.
+        revision: None for the default branch.
         endpoint: the URL of the server; None for huggingface.co, or $HF_ENDPOINT.
         login: the token; None for a public dataset.
         with_checksums: whether to ask for the checksums too, which is more work for the server.
@@ -79,7 +69,14 @@ def find(
         InputError: there is no such dataset or revision, or the token is refused.
         WorkloadError: the server cannot be reached.
     """
-    api = _api(endpoint, login)
+    try:
+        from huggingface_hub import HfApi
+    except ImportError:
+        raise InputError(
+            "the package huggingface_hub is missing; type: pip install huggingface_hub httpx2"
+        ) from None
+    # Without a Secret, no token of this machine is sent either.
+    api = HfApi(endpoint=endpoint, token=False if login is None else login.value)
     with _explained(dataset, revision):
         found = api.dataset_info(
             dataset, revision=revision, timeout=_TIMEOUT_SECONDS, files_metadata=with_checksums
@@ -92,17 +89,6 @@ def find(
         for one in sorted(found.siblings or (), key=lambda one: one.rfilename)
     }
     return Repository(dataset, found.sha, endpoint), files
-
-
-def _api(endpoint: str | None, login: Token | None) -> "HfApi":
-    try:
-        from huggingface_hub import HfApi
-    except ImportError:
-        raise InputError(
-            "the package huggingface_hub is missing; type: pip install huggingface_hub httpx2"
-        ) from None
-    # Without a Secret, no token of this machine is sent either.
-    return HfApi(endpoint=endpoint, token=False if login is None else login.value)
 
 
 @contextmanager

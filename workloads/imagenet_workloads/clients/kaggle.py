@@ -57,13 +57,15 @@ class Download:
 
     @property
     def address(self) -> Address:
-        """The address of the download, which has no signature.
-
-        Raises:
-            InputError: the package is not installed.
-        """
+        """The address of the download, which has no signature."""
         if self.competition:
-            return Address(self.server + _path_in_competition(self.competition, self.file))
+            types, _ = _types()
+            wanted = types.ApiDownloadDataFilesRequest()
+            if self.file is not None:
+                wanted = types.ApiDownloadDataFileRequest()
+                wanted.file_name = self.file
+            wanted.competition_name = self.competition
+            return Address(self.server + quote(wanted.endpoint()))
         request = _of_dataset("ApiDownloadDatasetRequest", self.dataset)
         query = {"dataset_version_number": self.version, "file_name": self.file}
         given = {name: value for name, value in query.items() if value is not None}
@@ -83,12 +85,14 @@ class Download:
 
 
 def connect(download: Download) -> HttpClient:
-    """Returns a client with the login of the Secret; without a Secret, it has no login.
-
-    Raises:
-        InputError: the Secret lacks a key.
-    """
-    return HttpClient(_login(Credentials()), explained=download.explained)
+    """Returns a client with the login of the Secret; without a Secret, it has no login."""
+    credentials = Credentials()
+    login: Login | Token | None = None
+    if credentials.has(USERNAME):
+        login = Login(credentials.read(USERNAME), credentials.read(KEY))
+    elif credentials.are_given:
+        login = Token(credentials.read(TOKEN))
+    return HttpClient(login, explained=download.explained)
 
 
 def at_version(download: Download, client: HttpClient) -> Download:
@@ -105,24 +109,6 @@ def at_version(download: Download, client: HttpClient) -> Download:
     answer = client.get(address, HTTPStatus.OK, _LONGEST_DESCRIPTION, {})
     found = Fields.parse(answer.body.decode(errors="replace"), address.url)
     return replace(download, version=found.integer("currentVersionNumber", minimum=1))
-
-
-def _login(credentials: Credentials) -> Login | Token | None:
-    if not credentials.are_given:
-        return None
-    if credentials.has(USERNAME):
-        return Login(credentials.read(USERNAME), credentials.read(KEY))
-    return Token(credentials.read(TOKEN))
-
-
-def _path_in_competition(competition: str, file: str | None) -> str:
-    types, _ = _types()
-    request = types.ApiDownloadDataFilesRequest()
-    if file is not None:
-        request = types.ApiDownloadDataFileRequest()
-        request.file_name = file
-    request.competition_name = competition
-    return quote(request.endpoint())
 
 
 def _of_dataset(kind: str, dataset: str) -> Any:

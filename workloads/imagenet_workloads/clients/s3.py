@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from imagenet_spec.names import ENDPOINT
+from imagenet_workloads.clients import TRAFFIC
 from imagenet_workloads.clients.credentials import Credentials
-from imagenet_workloads.clients.traffic import TRAFFIC
 from imagenet_workloads.errors import InputError, WorkloadError
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ PARTS_AT_ONCE = 4
 ACCESS_KEY_ID, SECRET_ACCESS_KEY = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 SESSION_TOKEN = "AWS_SESSION_TOKEN"
 
+# Metadata of an object, which S3 keeps with it.
+_SHA256 = "sha256"
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
 # What the client's error holds if no status came, and what it means.
@@ -69,9 +71,8 @@ class Object(NamedTuple):
 class Bucket:
     """A bucket; may be used from several threads.
 
-    Attributes:
-        name: of the bucket.
-        store: the client.
+    Its methods raise an InputError if there is no such bucket or the keys are refused, and a
+    WorkloadError if the server cannot be reached.
     """
 
     name: str
@@ -93,8 +94,7 @@ class Bucket:
 
         Raises:
             ObjectChangedError: it has another ETag.
-            InputError: there is no such object, or the keys are refused.
-            WorkloadError: the server cannot be reached.
+            NoObjectError: there is no such object.
         """
         import obstore
 
@@ -110,12 +110,7 @@ class Bucket:
         return _object(answer.meta), data
 
     def size_of(self, key: str) -> int | None:
-        """The bytes of an object; None if there is none.
-
-        Raises:
-            InputError: there is no such bucket, or the keys are refused.
-            WorkloadError: the server cannot be reached.
-        """
+        """The bytes of an object; None if there is none."""
         import obstore
 
         try:
@@ -125,37 +120,43 @@ class Bucket:
             return None
         return size
 
-    def write(self, key: str, content: bytes | Iterator[bytes]) -> None:
+    def sha256_of(self, key: str) -> str | None:
+        """The hex SHA-256 with which an object was written; None without one, or an object."""
+        import obstore
+
+        try:
+            with _explained(self.where(key)):
+                answer = obstore.get(self.store, key, options={"head": True})
+        except NoObjectError:
+            return None
+        found: str | None = answer.attributes.get(_SHA256)
+        return found
+
+    def write(self, key: str, content: bytes | Iterator[bytes], sha256: str | None = None) -> None:
         """Writes an object, which appears when it is complete. An iterator is sent in parts.
 
-        Raises:
-            InputError: there is no such bucket, or the keys are refused.
-            WorkloadError: the server cannot be reached.
+        Args:
+            key: of the object.
+            content: its bytes.
+            sha256: theirs, which `sha256_of` returns; None for none.
         """
         import obstore
 
+        attributes = {} if sha256 is None else {_SHA256: sha256}
         with _explained(self.where(key)):
-            obstore.put(self.store, key, content, max_concurrency=PARTS_AT_ONCE)
+            obstore.put(
+                self.store, key, content, max_concurrency=PARTS_AT_ONCE, attributes=attributes
+            )
 
     def delete(self, key: str) -> None:
-        """Deletes an object, if there is one.
-
-        Raises:
-            InputError: there is no such bucket, or the keys are refused.
-            WorkloadError: the server cannot be reached.
-        """
+        """Deletes an object, if there is one."""
         import obstore
 
         with suppress(NoObjectError), _explained(self.where(key)):
             obstore.delete(self.store, key)
 
     def folders(self, prefix: str) -> tuple[list[str], list[Object]]:
-        """The sorted prefixes directly below a prefix, and the objects there.
-
-        Raises:
-            InputError: there is no such bucket, or the keys are refused.
-            WorkloadError: the server cannot be reached.
-        """
+        """The sorted prefixes directly below a prefix, and the objects there."""
         import obstore
 
         with _explained(self.where(prefix)):
@@ -164,12 +165,7 @@ class Bucket:
         return sorted(found["common_prefixes"]), sorted(map(_object, found["objects"]))
 
     def below(self, prefix: str) -> list[Object]:
-        """All objects below a prefix, sorted by key.
-
-        Raises:
-            InputError: there is no such bucket, or the keys are refused.
-            WorkloadError: the server cannot be reached.
-        """
+        """All objects below a prefix, sorted by key."""
         import obstore
 
         found: list[Object] = []
@@ -185,25 +181,27 @@ def address_of(bucket: str, key: str) -> str:
     return f"s3://{bucket}/{key}"
 
 
-def open_bucket(name: str, endpoint: str | None, region: str | None) -> Bucket:
-    """Opens a bucket by the keys in `$IMAGENET_CREDENTIALS`, or without keys.
+def open_bucket(
+    name: str, endpoint: str | None, region: str | None, credentials: Credentials | None = None
+) -> Bucket:
+    """Opens a bucket by the keys of credentials, by default `$IMAGENET_CREDENTIALS`, or without.
 
-    Args:
-        name: of the bucket.
-        endpoint: the URL of an S3 API; None for AWS.
-        region: of the bucket; None for us-east-1.
+    Without an endpoint it is AWS's, and without a region in us-east-1.
 
     Raises:
         InputError: the client is not installed, the endpoint is no URL, or the Secret lacks a key.
     """
-    # The client panics if it is no URL.
+    # The client panics if it is no URL, or has no such port.
     if endpoint is not None and not re.search(ENDPOINT, endpoint):
-        raise InputError(f"endpoint: must be https://HOST or http://HOST, not {endpoint!r}")
+        raise InputError(
+            "endpoint: must be https://HOST or http://HOST, with a port up to 65535 if it has "
+            f"one, not {endpoint!r}"
+        )
     try:
         from obstore.store import S3Store
     except ImportError:
         raise InputError("the package obstore is missing; type: pip install obstore") from None
-    credentials = Credentials()
+    credentials = credentials or Credentials()
     options: dict[str, str] = {"region": region or _REGION}
     if endpoint is not None:
         options["endpoint"] = endpoint

@@ -7,7 +7,9 @@ of a folder on a server.
 import argparse
 import json
 import logging
+import math
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from imagenet_workloads.process.program import run_program
 
 if TYPE_CHECKING:
     from imagenet_workloads.clients.folders import BucketFolder
-    from imagenet_workloads.prepare.stored_datasets import Location
+    from imagenet_workloads.prepare.publish import Location
 
 PROGRAM = "imagenet-dataset"
 SHARDS_AT_ONCE = 4
@@ -34,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     for name, function, help, places in (
         ("list", _list, "list the datasets of a volume or below a prefix", ("address",)),
         ("show", _show, "print what a dataset holds, as JSON", ("address",)),
+        ("check", _check, "print what is doubtful about the images, as JSON", ("address",)),
         ("verify", _verify, "read every byte and compare all checksums", ("address",)),
         ("publish", _publish, "upload a sealed dataset to a bucket", ("folder", "address")),
         ("fetch", _fetch, "copy a published dataset to a folder", ("address", "folder")),
@@ -74,13 +77,13 @@ def _location(parsed: argparse.Namespace) -> "Location":
 def _list(parsed: argparse.Namespace) -> None:
     from imagenet_workloads.clients.folders import ServedFolder
     from imagenet_workloads.errors import InputError
-    from imagenet_workloads.prepare import stored_datasets
+    from imagenet_workloads.prepare import publish
 
     location = _location(parsed)
     if isinstance(location, ServedFolder):
         raise InputError(f"{parsed.address}: a server lists no folders; use show on a dataset")
     print(f"{'KEY':12} {'FORMAT':8} {'CLASSES':>7} {'TRAIN':>10} {'VALIDATION':>10} ADDRESS")
-    for address, sealed in stored_datasets.find(location):  # type: ignore[arg-type]
+    for address, sealed in publish.find(location):  # type: ignore[arg-type]
         print(
             f"{sealed.key[:12]:12} {sealed.format:8} {len(sealed.classes):>7} "
             f"{sealed.train.images:>10} {sealed.validation.images:>10} {address}"
@@ -88,16 +91,55 @@ def _list(parsed: argparse.Namespace) -> None:
 
 
 def _show(parsed: argparse.Namespace) -> None:
-    from imagenet_workloads.prepare import stored_datasets
+    from imagenet_workloads.prepare import publish
 
-    sealed = stored_datasets.read(_location(parsed))
-    print(json.dumps(stored_datasets.describe(parsed.address, sealed), indent=2))
+    sealed = publish.read(_location(parsed))
+    print(json.dumps(publish.describe(parsed.address, sealed), indent=2))
+
+
+def _check(parsed: argparse.Namespace) -> None:
+    from imagenet_workloads.errors import InputError
+    from imagenet_workloads.prepare import checks, inspection, publish
+    from imagenet_workloads.prepare.plan import TRAIN
+    from imagenet_workloads.prepare.sources.prepared import SealedSplit
+    from imagenet_workloads.records.image_list import read_image_list
+    from imagenet_workloads.records.remote import read_remote_image_list
+
+    location = _location(parsed)
+    sealed = publish.read(location)
+    # Those of synthetic images are not.
+    compares = sealed.findings is None or sealed.findings.compared > 0
+    checked = checks.check_shards(
+        sealed,
+        lambda shard: (
+            read_image_list(location / shard.record)
+            if isinstance(location, Path)
+            else read_remote_image_list(location, shard)
+        ),
+        compares=compares,
+    )
+    if checked is not None:
+        counts = (len(sealed.classes), sealed.train.images, sealed.validation.images)
+        document = checked.to_document(*counts)
+    elif isinstance(location, Path):
+        # An older version or another program wrote no lists, so the images are decoded.
+        source = SealedSplit(location, sealed, TRAIN)
+        with tempfile.TemporaryDirectory(prefix="imagenet-check-") as scratch:
+            found = inspection.inspect(source, Path(scratch), images=None, seconds=math.inf)
+        source.close()
+        document = found["checks"]
+    else:
+        raise InputError(
+            f"{parsed.address}: has no lists of images, because an older version published it; "
+            "copy it to a folder with imagenetctl dataset fetch, and check that"
+        )
+    print(json.dumps(document, indent=2))
 
 
 def _verify(parsed: argparse.Namespace) -> None:
-    from imagenet_workloads.prepare import stored_datasets
+    from imagenet_workloads.prepare import publish
 
-    stored_datasets.verify(_location(parsed), SHARDS_AT_ONCE)
+    publish.verify(_location(parsed), SHARDS_AT_ONCE)
     print(f"{parsed.address}: all checksums are right")
 
 
@@ -110,23 +152,23 @@ def _publish(parsed: argparse.Namespace) -> None:
 
 def _fetch(parsed: argparse.Namespace) -> None:
     from imagenet_workloads.errors import InputError
-    from imagenet_workloads.prepare import fetch_published
+    from imagenet_workloads.prepare import publish
 
     source = _location(parsed)
     if isinstance(source, Path):
         raise InputError(f"{source}: is a folder; write s3://BUCKET/PREFIX or a URL")
-    fetched = fetch_published.run(source, parsed.folder, SHARDS_AT_ONCE)
+    fetched = publish.fetch(source, parsed.folder, SHARDS_AT_ONCE)
     print(f"{parsed.folder}: {fetched} bytes were fetched")
 
 
 def _delete(parsed: argparse.Namespace) -> None:
     from imagenet_workloads.errors import InputError
-    from imagenet_workloads.prepare import stored_datasets
+    from imagenet_workloads.prepare import publish
 
     if not parsed.yes:
         raise InputError(f"{parsed.address}: nothing is deleted without --yes")
     location = _location(parsed) if "://" not in parsed.address else _bucket(parsed)
-    count = stored_datasets.delete(location)  # type: ignore[arg-type]
+    count = publish.delete(location)  # type: ignore[arg-type]
     print(f"{parsed.address}: {count} files were deleted")
 
 

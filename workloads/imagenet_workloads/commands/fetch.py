@@ -5,7 +5,6 @@ message: the bytes of the files.
 """
 
 import argparse
-import json
 import logging
 import os
 import signal
@@ -13,38 +12,28 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from imagenet_spec.program import kinds
+from imagenet_spec.program.option import parser
+from imagenet_spec.program.programs import FETCH
 from imagenet_workloads.prepare.sources import kinds as sources
-from imagenet_workloads.process.program import TERMINATED, run_program, write_termination_message
-
-PROGRAM = "imagenet-fetch"
+from imagenet_workloads.process.program import TERMINATED, leave_result, run_program
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of `imagenet-fetch`."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Store the files of a server or a bucket on a volume. imagenet-index and "
+    return parser(
+        FETCH,
+        description="Store the files of a server or a bucket on a volume. imagenet-index and\n"
         "imagenet-pack read them there, with the same options and --cache.",
     )
-    sources.add_fetch_options(parser)
-    parser.add_argument(
-        "--connections",
-        type=kinds.positive,
-        default=8,
-        metavar="N",
-        help="the most requests at the same time (default: %(default)s)",
-    )
-    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `imagenet-fetch`; return the exit code."""
-    parser = build_parser()
-    parsed = parser.parse_args(arguments)
+    built = build_parser()
+    parsed = built.parse_args(arguments)
     if mistake := sources.mistake_of_fetch(parsed):
-        parser.error(mistake)
-    return run_program(PROGRAM, lambda: _run(parsed))
+        built.error(mistake)
+    return run_program(FETCH.name, lambda: _run(parsed))
 
 
 def _run(parsed: argparse.Namespace) -> None:
@@ -65,9 +54,9 @@ def _run(parsed: argparse.Namespace) -> None:
             connections=parsed.connections,
             owner=environment.job_uid,
         )
-        text = json.dumps(fetch.run(request, recorder).to_document())
-    print(text, flush=True)
-    write_termination_message(text)
+        size = fetch.run(request, recorder)
+    # What the operator reads.
+    leave_result({"bytes": size, "totalBytes": size})
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -8,13 +8,9 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from imagenet_spec.names import EVERY_ATTEMPT, RESULT_FILE
 from imagenet_spec.program import kinds
-
-if TYPE_CHECKING:
-    from imagenet_workloads.train.ledger_check import EpochReport, Run
 
 PROGRAM = "imagenet-ledger"
 # The ledger is wrong; 3 is that of an input that cannot be read.
@@ -56,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check(options: argparse.Namespace) -> int:
     from imagenet_workloads.dataset import read_dataset
     from imagenet_workloads.records.split import open_split
-    from imagenet_workloads.train.ledger_check import check, find_runs
+    from imagenet_workloads.train.ledger import check, find_runs
 
     runs = find_runs(options.folder)
     is_finished = any(options.folder.glob(f"{EVERY_ATTEMPT}/{RESULT_FILE}"))
@@ -66,51 +62,44 @@ def _check(options: argparse.Namespace) -> int:
         records = open_split(dataset.train, dataset.format, options.dataset)
         identities = records.identities()
     epochs = list(check(runs, is_finished, identities))
-    if options.output == "json":
-        print(json.dumps(_document(runs, epochs), indent=2))
-    else:
-        print("\n".join(_lines(runs, epochs)))
-    return MISTAKES if any(epoch.mistakes for epoch in epochs) else 0
-
-
-def _document(runs: "Sequence[Run]", epochs: "Sequence[EpochReport]") -> dict[str, object]:
-    return {
-        "images": runs[0].files[0].head.images,
-        "attempts": [
-            {
-                "attempt": run.attempt,
-                "workers": run.workers,
-                "epoch": run.start.epoch,
-                "image": run.start.image,
-            }
-            for run in runs
-        ],
-        "epochs": [
-            {
-                "epoch": epoch.epoch,
-                "trained": epoch.trained,
-                "redone": epoch.redone,
-                "mistakes": list(epoch.mistakes),
-            }
-            for epoch in epochs
-        ],
-    }
-
-
-def _lines(runs: "Sequence[Run]", epochs: "Sequence[EpochReport]") -> list[str]:
     images = runs[0].files[0].head.images
-    lines = [
-        f"attempt {run.attempt}: {run.workers} workers, from epoch {run.start.epoch + 1} image "
-        f"{run.start.image}"
-        for run in runs
-    ]
+    wrong = sum(bool(epoch.mistakes) for epoch in epochs)
+    if options.output == "json":
+        document = {
+            "images": images,
+            "attempts": [
+                {
+                    "attempt": run.attempt,
+                    "workers": run.workers,
+                    "epoch": run.start.epoch,
+                    "image": run.start.image,
+                }
+                for run in runs
+            ],
+            "epochs": [
+                {
+                    "epoch": epoch.epoch,
+                    "trained": epoch.trained,
+                    "redone": epoch.redone,
+                    "mistakes": list(epoch.mistakes),
+                }
+                for epoch in epochs
+            ],
+        }
+        print(json.dumps(document, indent=2))
+        return MISTAKES if wrong else 0
+    for run in runs:
+        print(
+            f"attempt {run.attempt}: {run.workers} workers, from epoch {run.start.epoch + 1} image "
+            f"{run.start.image}"
+        )
     for epoch in epochs:
         redone = f", {epoch.redone:,} redone" if epoch.redone else ""
-        lines.append(f"epoch {epoch.epoch + 1}: {epoch.trained:,} of {images:,} trained{redone}")
-        lines += [f"  wrong: {mistake}" for mistake in epoch.mistakes]
-    wrong = sum(bool(epoch.mistakes) for epoch in epochs)
-    lines.append(f"{wrong} epochs are wrong" if wrong else "every record was trained once an epoch")
-    return lines
+        print(f"epoch {epoch.epoch + 1}: {epoch.trained:,} of {images:,} trained{redone}")
+        for mistake in epoch.mistakes:
+            print(f"  wrong: {mistake}")
+    print(f"{wrong} epochs are wrong" if wrong else "every record was trained once an epoch")
+    return MISTAKES if wrong else 0
 
 
 if __name__ == "__main__":

@@ -13,12 +13,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from imagenet_spec.program import kinds
-from imagenet_workloads import arguments
+from imagenet_spec.program.option import parser
+from imagenet_spec.program.programs import PACK
+from imagenet_workloads import cores
 from imagenet_workloads.prepare.sources import kinds as sources
 from imagenet_workloads.process.program import run_program, write_termination_message
-
-PROGRAM = "imagenet-pack"
 
 # mallopt(3). Larger blocks than the first have a mapping of their own: glibc's limit is 32 MiB.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -27,27 +26,13 @@ _KEPT_BYTES, _LARGEST_BLOCK = 128 << 20, 32 << 20
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of `imagenet-pack`."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Decode, resize and pack the images of a planned shard.",
-    )
-    arguments.add_dataset(parser)
-    sources.add_pack_options(parser)
-    parser.add_argument(
-        "--shard",
-        type=kinds.count,
-        metavar="I",
-        help="number of the shard, training shards from 0, then validation shards "
-        "(default: $JOB_COMPLETION_INDEX, or all shards)",
-    )
-    arguments.add_threads(parser)
-    return parser
+    return parser(PACK, description="Decode, resize and pack the images of a planned shard.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `imagenet-pack`; return the exit code."""
     parsed = build_parser().parse_args(arguments)
-    return run_program(PROGRAM, lambda: _run(parsed))
+    return run_program(PACK.name, lambda: _run(parsed))
 
 
 def _run(parsed: argparse.Namespace) -> None:
@@ -68,7 +53,7 @@ def _run(parsed: argparse.Namespace) -> None:
             key=parsed.key,
             open_source=lambda planned: sources.open_planned(planned, parsed),
             shard=shard,
-            threads=parsed.threads or arguments.available_cores(),
+            threads=parsed.threads or cores.available_cores(),
         ),
         recorder,
     )

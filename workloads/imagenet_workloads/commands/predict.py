@@ -4,27 +4,26 @@ The command line of `prediction`. Needs the folder of a finished attempt, and no
 """
 
 import argparse
+import csv
+import io
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_spec.program import kinds
+from imagenet_spec.program import kinds, option
+from imagenet_spec.program.programs import PREDICT
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.process.program import run_program
 
 if TYPE_CHECKING:
     from imagenet_workloads.prediction import Prediction
 
-PROGRAM = "imagenet-predict"
-
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of `imagenet-predict`."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Classify images with a trained model."
-    )
+    parser = option.parser(PREDICT, description="Classify images with a trained model.")
     parser.add_argument(
         "--model",
         type=kinds.path,
@@ -34,28 +33,11 @@ def build_parser() -> argparse.ArgumentParser:
         "or the job's folder",
     )
     parser.add_argument(
-        "--from",
-        type=kinds.path,
-        metavar="FILE",
-        dest="exported",
-        help="a file that imagenet-export wrote of this model: FILE.safetensors, .pt "
-        "(torchscript) or .onnx",
-    )
-    parser.add_argument(
         "images",
         nargs="+",
         type=kinds.path,
         metavar="IMAGE",
         help="a JPEG, PNG, …, or a folder with images",
-    )
-    parser.add_argument(
-        "--top", type=_count, default=5, metavar="N", help="number of classes to print (default: 5)"
-    )
-    parser.add_argument(
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="text, or a JSON list for scripts (default: text)",
     )
     return parser
 
@@ -63,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `imagenet-predict`; return the exit code."""
     parsed = build_parser().parse_args(arguments)
-    return run_program(PROGRAM, lambda: _run(parsed))
+    return run_program(PREDICT.name, lambda: _run(parsed))
 
 
 def _run(parsed: argparse.Namespace) -> None:
@@ -73,8 +55,11 @@ def _run(parsed: argparse.Namespace) -> None:
 
     for framework in FRAMEWORKS.values():
         framework.before_import()
-    classifier = Classifier.load(parsed.model, parsed.exported)
-    found: list[tuple[Path, Sequence[Prediction]]] = []
+    is_csv = parsed.output == "csv"
+    top = parsed.top or (1 if is_csv else 5)
+    classifier = Classifier.load(parsed.model, parsed.from_)
+    table = Table(min(top, classifier.classes)) if is_csv else None
+    found: list[tuple[Path, list[Prediction]]] = []
     refused: list[InputError] = []
     # A file that was named is a mistake of the command line if it is no image.
     failure: type[WorkloadError] = WorkloadError
@@ -84,12 +69,39 @@ def _run(parsed: argparse.Namespace) -> None:
         for path in images_in(given) if is_folder else [given]:
             count += 1
             try:
-                found.append((path, classifier.classify(path, parsed.top)))
+                likeliest = classifier.classify(path, top)
             except InputError as error:
                 refused.append(error)
                 failure = failure if is_folder else InputError
-    if found:
-        _print(found, parsed.output)
+                continue
+            if table is None:
+                found.append((path, likeliest))
+            else:
+                table.write(path, likeliest)
+    if found and parsed.output == "json":
+        predictions = [
+            {
+                "image": str(path),
+                "predictions": [
+                    {
+                        "class": one.name,
+                        **({"words": one.words} if one.words else {}),
+                        "label": one.label,
+                        "probability": one.probability,
+                    }
+                    for one in likeliest
+                ],
+            }
+            for path, likeliest in found
+        ]
+        print(json.dumps(predictions, indent=2))
+    elif found:
+        for path, likeliest in found:
+            print(path)
+            for one in likeliest:
+                # A class and the first of its synonyms, such as `n01440764 tench`.
+                name = f"{one.name} {one.words.partition(',')[0]}".rstrip()
+                print(f"  {one.probability:6.1%}  {name}")
     if len(refused) > 1:
         what = f"{len(refused)} of {count} images cannot be classified"
         raise failure("\n  ".join((what, *map(str, refused))))
@@ -97,42 +109,25 @@ def _run(parsed: argparse.Namespace) -> None:
         raise failure(str(refused[0]))
 
 
-def _print(found: Sequence[tuple[Path, Sequence["Prediction"]]], output: str) -> None:
-    if output == "json":
-        print(json.dumps([_document(path, likeliest) for path, likeliest in found], indent=2))
-    else:
-        print("\n".join(_text(path, likeliest) for path, likeliest in found))
+class Table:
+    """A CSV table on the standard output: a heading, then a row for each image as it is classified.
 
+    Args:
+        top: The number of classes in a row.
+    """
 
-def _document(path: Path, likeliest: Sequence["Prediction"]) -> dict[str, object]:
-    return {
-        "image": str(path),
-        "predictions": [
-            {
-                "class": one.name,
-                **({"words": one.words} if one.words else {}),
-                "label": one.label,
-                "probability": one.probability,
-            }
-            for one in likeliest
-        ],
-    }
+    def __init__(self, top: int) -> None:
+        # The bytes of a file's name are written as they are.
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+        self._writer = csv.writer(sys.stdout, lineterminator="\n")
+        further = (f"{name}_{n}" for n in range(2, top + 1) for name in ("class", "probability"))
+        self._writer.writerow(["image", "class", "probability", *further])
 
-
-def _text(path: Path, likeliest: Sequence["Prediction"]) -> str:
-    lines = (f"  {one.probability:6.1%}  {_name(one)}" for one in likeliest)
-    return "\n".join([str(path), *lines])
-
-
-def _name(one: "Prediction") -> str:
-    """A class and the first of its synonyms, such as `n01440764 tench`."""
-    return f"{one.name} {one.words.partition(',')[0]}".rstrip()
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+    def write(self, path: Path, likeliest: Sequence["Prediction"]) -> None:
+        """Write the row of an image; its classes are the likeliest first."""
+        cells = (cell for one in likeliest for cell in (one.name, f"{one.probability:.6f}"))
+        self._writer.writerow([path, *cells])
 
 
 if __name__ == "__main__":

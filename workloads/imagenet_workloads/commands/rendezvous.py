@@ -9,9 +9,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from imagenet_spec.program.option import parser
+from imagenet_spec.program.programs import RENDEZVOUS
 from imagenet_workloads.process.program import run_program
-
-PROGRAM = "imagenet-rendezvous"
 
 EPILOG = """\
 environment:
@@ -23,23 +23,22 @@ environment:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of `imagenet-rendezvous`."""
-    return argparse.ArgumentParser(
-        prog=PROGRAM,
+    return parser(
+        RENDEZVOUS,
         description="Run the rendezvous of a Horovod job until SIGTERM.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `imagenet-rendezvous`; return the exit code."""
     build_parser().parse_args(arguments)
-    return run_program(PROGRAM, _run)
+    return run_program(RENDEZVOUS.name, _run)
 
 
 def _run() -> None:
     from imagenet_workloads.rendezvous import horovod_server
-    from imagenet_workloads.telemetry.log import log_readably
+    from imagenet_workloads.telemetry.event_log import log_readably
 
     log_readably()
     # Otherwise Horovod's modules log each request.

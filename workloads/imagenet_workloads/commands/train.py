@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from imagenet_spec.names import TRAIN_PROGRAM
+
 if TYPE_CHECKING:
     from imagenet_spec.program.train import Options
-
-PROGRAM = "imagenet-train"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -38,20 +38,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the member of the environment's role, or train without peers; return the exit code."""
     from imagenet_workloads.process.pid1 import LastLines, run_in_child
 
-    code = run_in_child(lambda: _run(arguments), LastLines.from_environment(os.environ))
+    last_lines = LastLines.from_environment(os.environ)
+    code = run_in_child(lambda: _run(arguments), last_lines, os.environ)
     if code != 128 + signal.SIGABRT:
         return code
 
     from imagenet_workloads.process.program import run_program
 
-    return run_program(PROGRAM, lambda: _explain_abort(arguments, code))
+    return run_program(TRAIN_PROGRAM, lambda: _explain_abort(arguments, code))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     from imagenet_workloads.process.program import run_program
 
     options = parse(arguments)
-    return run_program(PROGRAM, lambda: _member(options))
+    return run_program(TRAIN_PROGRAM, lambda: _member(options))
 
 
 def _explain_abort(arguments: Sequence[str] | None, code: int) -> int:
@@ -64,7 +65,7 @@ def _explain_abort(arguments: Sequence[str] | None, code: int) -> int:
 
 def _member(options: "Options") -> int:
     from imagenet_workloads.frameworks import FRAMEWORKS
-    from imagenet_workloads.telemetry.log import log_readably
+    from imagenet_workloads.telemetry.event_log import log_readably
     from imagenet_workloads.train.description import refuse_lacking
 
     log_readably()

@@ -67,7 +67,7 @@ def _verify(options: argparse.Namespace) -> int:
     launch = Launch.read(target.launch)
     trained = parse(launch.arguments)
     processes = members(launch, target.launch, trained, FRAMEWORKS[trained.cluster.framework])
-    again = train_again(target, launch, processes, len(trained.cluster.gpus))
+    again = train_again(target, launch, trained, processes)
     parts = sorted({*target.state, *again})
     different = [part for part in parts if target.state.get(part) != again.get(part)]
     for part in parts:

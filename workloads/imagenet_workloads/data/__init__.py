@@ -1,12 +1,12 @@
 """The way of a record from its shard to a step, the same for every framework; knows no trainer.
 
-`order` says which record is trained at which position of an epoch. `lane_reader` reads windows of
-records (`records.split` or `records.remote`) into shared memory (`windows`, `memory`). `decoders`
-are threads or programs. Each turns records into images (`decoder`): `jpeg` decodes them,
-`augmentation` varies them, and a layout (`layouts`) puts them into a slot (`slots`), which is used
-again. `batches` begins the next ones ahead. `ordered_data` opens all that for a command line, as
-the `worker_data` of the training loop; `synthetic_data` needs no records. A framework wraps batches
-in its own arrays:
+`order` says which record is trained at which position of an epoch. `windows` reads windows of
+records (`records.split` or `records.remote`) into shared memory (`memory`). `decoders` are threads
+or programs. Each turns records into images (`decoder`): `jpeg` decodes them, `augmentation` varies
+them, and a layout (`layouts`) puts them into a slot of the memory, which is used again. `batches`
+begins the next ones ahead. `ordered_data` opens all that for a command line, as the `worker_data`
+of the training loop; `synthetic_data` needs no records. A framework wraps batches in its own
+arrays:
 
     records = open_split(dataset.train, dataset.format, folder)  # or open_paths("a.rec;b.rec")
     recipe = Recipe((3, 224, 224), augmentation_options)

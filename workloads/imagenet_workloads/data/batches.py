@@ -1,6 +1,6 @@
 """Batches of decoded images: the training images in their order, each validation image once.
 
-A thread begins batches while the caller trains: as many as there are free slots (`slots`). Records
+A thread begins batches while the caller trains: as many as there are free slots (`memory`). Records
 are read into shared memory (`windows`), and decoders fill the slots (`decoders`). Which images a
 batch has, and how they are augmented, depends on the seed, the epoch and the positions, not on
 decoders or workers.
@@ -26,21 +26,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imagenet_spec.program.train import PROCESSES, THREADS
-from imagenet_workloads.arguments import available_cores
-from imagenet_workloads.data.augmentation import MIXING, Recipe
-from imagenet_workloads.data.decoder import (
-    DamagedRecordError,
-    Decoder,
-    Encoded,
-    Stage,
-    Task,
-)
+from imagenet_workloads.cores import available_cores
+from imagenet_workloads.data.augmentation import MIXING, Mixing, Recipe, draw_mixing
+from imagenet_workloads.data.decoder import DamagedRecordError, Decoder, Encoded, Stage, Task
 from imagenet_workloads.data.decoders import Decoders, ProgramDecoders, ThreadDecoders
-from imagenet_workloads.data.lane_reader import LaneReader, largest_block
-from imagenet_workloads.data.mixing import Mixing, draw_mixing
+from imagenet_workloads.data.memory import SlotArrays, Slots, SlotShape
 from imagenet_workloads.data.order import Integers, Order, uniform_draws, worker_positions
-from imagenet_workloads.data.slots import SlotArrays, Slots, SlotShape
-from imagenet_workloads.data.windows import DroppedError, PendingRecord, Wanted, Windows
+from imagenet_workloads.data.windows import (
+    DroppedError,
+    LaneReader,
+    PendingRecord,
+    Wanted,
+    Windows,
+    largest_block,
+)
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.records.split import Records
 from imagenet_workloads.telemetry.training import ReadingTimes
@@ -61,8 +60,6 @@ class WorkerShare:
 
     Attributes:
         worker: from 0.
-        workers: how many there are.
-        batch_size_per_process: images a step of a worker.
         accumulation_steps: batches that make one update.
         seed: of order and augmentation.
     """
@@ -113,13 +110,8 @@ class Decoding:
     memory: Windows
 
     def __init__(self, decoders: int, by: str | None = None) -> None:
-        """Plan it.
-
-        Args:
-            decoders: how many.
-            by: THREADS or PROCESSES; None is the faster.
-        """
-        self._count, self._by = decoders, by or _faster()
+        """Plan so many decoders, `by` THREADS or PROCESSES; None is the faster."""
+        self._count, self._by = decoders, by or faster()
         self._stages: list[tuple[Stage, Records, Slots]] = []
         self._room = 0
         self._decoders: Decoders | None = None
@@ -128,11 +120,7 @@ class Decoding:
     def add(self, stage: Stage, records: Records, slots: int, room: int) -> tuple[int, Slots]:
         """Add what is decoded for, before it is open; return its number, and its slots.
 
-        Args:
-            stage: what for.
-            records: which images.
-            slots: how many.
-            room: bytes of records that are read ahead, at most.
+        At most `room` bytes of records are read ahead.
         """
         assert self._decoders is None
         made = Slots(stage.shape, slots)
@@ -220,7 +208,7 @@ class Decoding:
             self._decoders.close()
 
 
-def _faster() -> str:
+def faster() -> str:
     """Return what decodes faster here: threads on one or two cores, and without Linux's memory."""
     is_linux = sys.platform == "linux"
     return PROCESSES if is_linux and available_cores() > 2 else THREADS
@@ -233,7 +221,6 @@ class OrderedTraining:
         images: of all workers together.
         batches_per_epoch: the same on every worker; a whole number of accumulated ones.
         global_batch_size: images a step of all workers.
-        slots: of its batches.
     """
 
     def __init__(
@@ -244,14 +231,9 @@ class OrderedTraining:
         decoding: Decoding,
         epochs: int | None = None,
     ) -> None:
-        """Take the images of the split, their augmentation, and who decodes.
+        """Take the images of the split, their augmentation, and who decodes, not open yet.
 
-        Args:
-            records: of the split.
-            recipe: of their augmentation.
-            share: which of them.
-            decoding: not open yet.
-            epochs: after so many none is begun ahead; None begins none.
+        After so many `epochs` none is begun ahead; None begins none.
 
         Raises:
             InputError: there are fewer images than workers.
@@ -377,17 +359,11 @@ def validation_share(images: int, worker: int, workers: int) -> range:
 
 
 class OrderedValidation:
-    """The validation images, each in one batch of one worker.
-
-    Attributes:
-        images: of all workers together.
-        slots: of its batches.
-    """
+    """The validation images, each in one batch of one worker."""
 
     def __init__(
         self, records: Records, recipe: Recipe, batch_size: int, decoding: Decoding
     ) -> None:
-        """Take the images of the split, the images of a batch, and who decodes, not open yet."""
         self.images = records.count
         self._records, self._size, self._decoding = records, batch_size, decoding
         stage = _stage(recipe, batch_size)
@@ -479,7 +455,6 @@ class _PendingBatch:
         first: int = 0,
         mixing: Mixing | None = None,
     ) -> None:
-        """Hand the images over to decoders, a few at a time; `task` is of the first image."""
         self.slot, self._arrays, self._count = task.slot, arrays, len(pending)
         self._decoding = decoding
         self._first, self._mixing = first, mixing
@@ -527,7 +502,6 @@ class _Ahead:
         records: Records,
         batches: Callable[[Wanted], "Generator[_Begin]"],
     ) -> None:
-        """Start the thread."""
         self._slots, self._records, self._wanted = slots, records, Wanted()
         self._begins = batches(self._wanted)
         self._begun: SimpleQueue[_PendingBatch | BaseException | None] = SimpleQueue()
@@ -537,9 +511,7 @@ class _Ahead:
     def take(self, count: int) -> "Generator[ImageBatch]":
         """Yield the next batches, so many; the slot of one is free when the next is asked for.
 
-        Raises:
-            InputError: a record is damaged.
-            WorkloadError: a file cannot be read, or a decoder has died.
+        Errors are those of `OrderedTraining.epoch`.
         """
         for _ in range(count):
             pending = self._next()

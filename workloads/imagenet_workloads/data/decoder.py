@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 
 from imagenet_workloads.data.augmentation import Recipe, training_pixels, validation_pixels
+from imagenet_workloads.data.memory import SlotShape
 from imagenet_workloads.data.order import uniform_draws
-from imagenet_workloads.data.slots import SlotShape
 from imagenet_workloads.records import FORMATS
 
 
@@ -21,7 +21,6 @@ class Stage:
     """What images are decoded for.
 
     Attributes:
-        recipe: how they become a network's input, in all epochs.
         shape: of the slots, which the largest images fit into.
         seed: of the augmentation; None for validation, which has none.
     """
@@ -35,7 +34,6 @@ class Encoded(NamedTuple):
     """A record to decode.
 
     Attributes:
-        number: of the record.
         format: the number of its format in FORMATS.
         begin: where it begins in the memory of the records.
         length: its bytes.
@@ -54,10 +52,8 @@ class Task(NamedTuple):
         stage: what for.
         slot: of the batch.
         place: of the first one in the batch.
-        epoch: from 0.
         position: of the first one in the epoch, for training.
         stride: from one position to the next.
-        records: of the images.
     """
 
     stage: int
@@ -70,15 +66,9 @@ class Task(NamedTuple):
 
 
 class DamagedRecordError(Exception):
-    """A record is no image.
-
-    Attributes:
-        number: of the record.
-        what: is wrong.
-    """
+    """A record is no image: its number, and what is wrong."""
 
     def __init__(self, number: int, what: str) -> None:
-        """Name the record."""
         super().__init__(number, what)
         self.number, self.what = number, what
 

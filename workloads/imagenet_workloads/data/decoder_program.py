@@ -41,17 +41,14 @@ def main() -> None:
         with suppress(ConnectionError):
             tasks.send(marshal.dumps(None))
             while task := tasks.recv(MESSAGE):
-                tasks.send(marshal.dumps(_run(decoder, task)))
-
-
-def _run(decoder: Decoder, task: bytes) -> tuple[float, float, tuple[int, str] | None]:
-    started, cpu = time.monotonic(), time.process_time()
-    sent, damaged = Task(*marshal.loads(task)), None
-    try:
-        decoder.run(sent._replace(records=[Encoded(*record) for record in sent.records]))
-    except DamagedRecordError as error:
-        damaged = error.number, error.what
-    return time.monotonic() - started, time.process_time() - cpu, damaged
+                started, cpu, damaged = time.monotonic(), time.process_time(), None
+                sent = Task(*marshal.loads(task))
+                try:
+                    decoder.run(sent._replace(records=[Encoded(*one) for one in sent.records]))
+                except DamagedRecordError as error:
+                    damaged = error.number, error.what
+                seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu
+                tasks.send(marshal.dumps((seconds, cpu_seconds, damaged)))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,6 @@ class ThreadDecoders:
     """Threads of this process."""
 
     def __init__(self, count: int, decoder: Decoder) -> None:
-        """Start them with the first tasks."""
         self._threads, self._decoder = ThreadPoolExecutor(count, "decode"), decoder
         self._is_closed, self._lock = False, threading.Lock()
         self.seconds: float = 0.0
@@ -100,9 +99,6 @@ class _Program:
     """A program that decodes.
 
     Attributes:
-        number: from 0.
-        process: it.
-        socket: to it.
         has_started: whether its first answer has come.
         held: the tasks that it has, in their order.
     """
@@ -114,7 +110,6 @@ class _Program:
     held: "deque[tuple[Task, Done]]" = field(default_factory=deque)
 
     def send(self, task: Task, done: Done) -> None:
-        """Give it a task."""
         self.held.append((task, done))
         *numbers, records = task
         # If it has died, or is just ended, the thread that takes the answers finds it out.
@@ -137,7 +132,6 @@ class _Program:
             return self.process.wait()
 
     def end(self) -> None:
-        """Kill it, and forget it."""
         self.process.kill()
         self.process.wait()
         self.socket.close()
@@ -157,14 +151,10 @@ class ProgramDecoders:
         slots: Sequence[int],
         where: Callable[[int, int], str],
     ) -> None:
-        """Start the programs.
+        """Start so many programs.
 
-        Args:
-            count: of them.
-            records: descriptor of the memory of the records.
-            stages: what they decode for.
-            slots: descriptors of the memory of the slots, of each stage.
-            where: names a stage's record.
+        `records` and `slots` are descriptors of memory, those of the slots by stage. `where` names
+        a stage's record.
 
         Raises:
             WorkloadError: the machine lets no program start.
@@ -219,6 +209,18 @@ class ProgramDecoders:
     def _start(self, number: int) -> _Program:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         passed = (theirs.fileno(), self._records, *self._slots)
+        # What a program needs to start, not the keys that variables may hold. It imports from where
+        # this program does, and NumPy's library would start threads for each core.
+        environment = {
+            **{
+                name: text
+                for name, text in os.environ.items()
+                if name == "HOME" or name.startswith(("PYTHON", "LD_"))
+            },
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
         # Not from the current folder (-P): a numpy.py of a user's may lie there.
         command = [sys.executable, "-P", "-m", "imagenet_workloads.data.decoder_program"]
         with theirs:
@@ -227,7 +229,7 @@ class ProgramDecoders:
                     [*command, str(os.getpid()), *map(str, passed)],
                     stdin=subprocess.DEVNULL,
                     pass_fds=passed,
-                    env=_environment(),
+                    env=environment,
                     # The keys that end this program in a terminal are no business of theirs.
                     process_group=0,
                 )
@@ -246,24 +248,23 @@ class ProgramDecoders:
                 for key, _ in self._selector.select():
                     if key.data is None:
                         return
-                    self._take_answer(key.data)
+                    program: _Program = key.data
+                    answer = program.answer()
+                    if not answer:
+                        raise self._died(program)
+                    if not program.has_started:
+                        program.has_started = True
+                        continue
+                    seconds, cpu, error = marshal.loads(answer)
+                    self.seconds += seconds
+                    self.cpu_seconds = (self.cpu_seconds or 0.0) + cpu
+                    with self._lock:
+                        _, done = program.held.popleft()
+                        if self._waiting:
+                            program.send(*self._waiting.popleft())
+                    done(None if error is None else DamagedRecordError(*error))
         except BaseException as error:
             self._fail(error)
-
-    def _take_answer(self, program: _Program) -> None:
-        answer = program.answer()
-        if not answer:
-            raise self._died(program)
-        if not program.has_started:
-            program.has_started = True
-            return
-        seconds, cpu, error = marshal.loads(answer)
-        self.seconds, self.cpu_seconds = self.seconds + seconds, (self.cpu_seconds or 0.0) + cpu
-        with self._lock:
-            _, done = program.held.popleft()
-            if self._waiting:
-                program.send(*self._waiting.popleft())
-        done(None if error is None else DamagedRecordError(*error))
 
     def _fail(self, error: BaseException) -> None:
         """End all tasks, and those to come, with an error."""
@@ -329,18 +330,6 @@ class ProgramDecoders:
         finally:
             another.end()
         return None
-
-
-def _environment() -> dict[str, str]:
-    """Return what a program needs to start: not the keys that variables may hold."""
-    found = {
-        name: text
-        for name, text in os.environ.items()
-        if name == "HOME" or name.startswith(("PYTHON", "LD_"))
-    }
-    # It imports from where this program does. NumPy's library would start threads for each core.
-    path = os.pathsep.join(filter(None, sys.path))
-    return {**found, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def _ended(code: int) -> str:

@@ -1,7 +1,7 @@
 """The way of a picture: from an image file to the numbers that validation gives the network.
 
 The training chooses it by the command line and the dataset, and writes it into result.json as one
-ordered list, `inputs.steps`. `reading` makes the validation images from it; `prediction` and
+ordered list, `inputs.steps`. `batches` makes the validation images by it; `prediction` and
 `exporting` read it again.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from imagenet_spec.program.train import Options
-from imagenet_workloads.data.image_sizes import validation_shape
+from imagenet_spec.program.kinds import ImageSize
+from imagenet_spec.program.train import ModelOptions, Options
 from imagenet_workloads.data.reader import is_ordered
 from imagenet_workloads.dataset import Dataset, Packing
 from imagenet_workloads.errors import InputError
@@ -23,6 +23,43 @@ CROPPED_EDGE = 64
 UNKNOWN = "unknown"
 # Pack reduces a JPEG by 2, 4 or 8 while it is decoded, and then interpolates.
 _BY_DECODER, _NONE = "dct", "none"
+
+
+Shape = tuple[int, int, int]
+"""Channels, height, width."""
+
+
+def shape_of_epoch(shape: Shape, sizes: Sequence[ImageSize], epoch: int) -> Shape:
+    """Return the shape of training images in an epoch, counted from 0.
+
+    The epochs of `sizes` rise from 0. The channels of `shape` always hold.
+
+    >>> shape_of_epoch((3, 224, 224), (ImageSize(0, 128), ImageSize(6, 160)), 6)
+    (3, 160, 160)
+    """
+    begun = [one.size for one in sizes if one.epoch <= epoch]
+    return (shape[0], begun[-1], begun[-1]) if begun else shape
+
+
+def largest_shape(shape: Shape, sizes: Sequence[ImageSize]) -> Shape:
+    """Return the shape of the largest training images."""
+    if not sizes:
+        return shape
+    size = max(one.size for one in sizes)
+    return (shape[0], size, size)
+
+
+def validation_shape(model: ModelOptions) -> Shape:
+    """Return the shape of validation images, which is that of the exported model's input."""
+    size, shape = model.validation_size, model.image_shape
+    return shape if size is None else (shape[0], size, size)
+
+
+def count_sizes(model: ModelOptions) -> int:
+    """Return how many sizes of images the network sees, with those of validation."""
+    shape = model.image_shape
+    trained = {shape_of_epoch(shape, model.image_sizes, one.epoch) for one in model.image_sizes}
+    return len((trained or {shape}) | {validation_shape(model)})
 
 
 @dataclass(frozen=True)

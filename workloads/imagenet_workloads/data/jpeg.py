@@ -1,7 +1,8 @@
 """From an encoded image to uint8 pixels, by libjpeg-turbo (simplejpeg) and OpenCV.
 
 If a part of a JPEG will be shrunk to half or less, the decoder shrinks it by 2, 4 or 8 first.
-libjpeg's other ratios have no vector code and are slower than full decoding.
+libjpeg's other ratios have no vector code and are slower than full decoding. A ValueError says that
+an image is damaged, or is none.
 """
 
 from typing import NamedTuple
@@ -34,11 +35,7 @@ class Region(NamedTuple):
 
 
 class JpegImage:
-    """An encoded image whose header was read.
-
-    Attributes:
-        size: of the image.
-    """
+    """An encoded image of known size."""
 
     def __init__(self, encoded: bytes, channels: int, pixels: Pixels | None = None) -> None:
         """Read the header; images other than grey or colour JPEGs are decoded at once.
@@ -47,9 +44,6 @@ class JpegImage:
             encoded: the image.
             channels: 3 for RGB, 1 for grey.
             pixels: the image, if it is decoded already: height x width x channels.
-
-        Raises:
-            ValueError: it is no image.
         """
         self._encoded, self._channels = encoded, channels
         self._pixels = pixels
@@ -63,11 +57,7 @@ class JpegImage:
         self.size = Size(height, width)
 
     def pad(self, edge: int, fill: int) -> None:
-        """Add pixels of one value on each side.
-
-        Raises:
-            ValueError: the image is damaged.
-        """
+        """Add pixels of one value on each side."""
         colour = (fill,) * self._channels
         padded = cv2.copyMakeBorder(
             self._decode(1), *(edge,) * 4, borderType=cv2.BORDER_CONSTANT, value=colour
@@ -78,15 +68,7 @@ class JpegImage:
         self.size = Size(*padded.shape[:2])
 
     def resize(self, target: Size, *, antialias: bool = True) -> None:
-        """Resize the image as a whole.
-
-        Args:
-            target: height and width.
-            antialias: whether the decoder may shrink it first.
-
-        Raises:
-            ValueError: the image is damaged.
-        """
+        """Resize the image as a whole; as `crop`."""
         if target != self.size:
             self._pixels = self.crop(Region(0, 0, *self.size), target, antialias=antialias)
             self.size = target
@@ -98,9 +80,6 @@ class JpegImage:
             region: the part.
             target: height and width.
             antialias: whether the decoder may shrink it first.
-
-        Raises:
-            ValueError: the image is damaged.
         """
         factor = next(
             (

@@ -14,11 +14,7 @@ from imagenet_workloads.data.jpeg import Pixels, Size
 
 
 class Layout(Protocol):
-    """The memory of a batch.
-
-    Attributes:
-        dtype: of its numbers.
-    """
+    """The memory of a batch."""
 
     dtype: np.dtype[Any]
 
@@ -35,11 +31,9 @@ class Bytes:
     dtype: np.dtype[Any] = np.dtype(np.uint8)
 
     def shape(self, size: Size, channels: int) -> tuple[int, ...]:
-        """Return the shape of an image."""
         return (*size, channels)
 
     def put(self, array: NDArray[Any], place: int, pixels: Pixels) -> None:
-        """Copy the pixels."""
         array[place] = pixels
 
 
@@ -61,11 +55,9 @@ class Normalized:
         self._channels_first = channels_first
 
     def shape(self, size: Size, channels: int) -> tuple[int, ...]:
-        """Return the shape of an image."""
         return (channels, *size) if self._channels_first else (*size, channels)
 
     def put(self, array: NDArray[Any], place: int, pixels: Pixels) -> None:
-        """Look up each pixel."""
         image, channels = array[place], pixels.shape[2]
         if not self._channels_first:
             table = np.ascontiguousarray(self._table[:, :channels]).reshape(256, 1, channels)

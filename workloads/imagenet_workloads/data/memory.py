@@ -1,7 +1,8 @@
 """Memory that the process that trains shares with the programs that decode.
 
 It is a file without a name, in memory: a program gets its descriptor. It counts as shared memory of
-the pod, and needs neither /dev/shm nor a disk.
+the pod, and needs neither /dev/shm nor a disk. Records lie in an `Arena`. Batches lie in `Slots`,
+used again and again: one belongs to its batch until the step is done with that.
 """
 
 import mmap
@@ -10,19 +11,24 @@ import tempfile
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 # Places that came back are joined with their neighbours when so many did, or when no gap is long
 # enough: to join costs as much as there are gaps.
 _JOINED = 64
+# Slots begin at whole pages, for a device that copies from them.
+_ALIGNED = 4096
 
 
 class SharedMemory:
-    """Some bytes, zero at first, that take no memory before they are written.
-
-    Attributes:
-        descriptor: of the file.
-        view: the bytes.
-    """
+    """Some bytes, zero at first, that take no memory before they are written."""
 
     def __init__(self, size: int) -> None:
         """Make it; what is left of it goes with the last process that has it."""
@@ -39,15 +45,9 @@ class SharedMemory:
 
 
 class Arena:
-    """Places in a shared memory: each as long as an object lives.
-
-    Attributes:
-        memory: all of it.
-        size: its bytes.
-    """
+    """Places in a shared memory of `size` bytes: each is taken for as long as an object lives."""
 
     def __init__(self, size: int) -> None:
-        """Make the memory; no places together are longer."""
         self.memory = SharedMemory(size)
         self.size = len(self.memory.view)
         # Disjoint parts without an owner, ascending: begin and end.
@@ -59,9 +59,7 @@ class Arena:
     def take(self, length: int, owner: object) -> int:
         """Return where a place begins: the first one that is long enough.
 
-        Args:
-            length: of the place.
-            owner: it is free again when nothing refers to this object.
+        It is free again when nothing refers to `owner`.
 
         Raises:
             MemoryError: no place is long enough.
@@ -95,3 +93,75 @@ class Arena:
             elif begin < end:
                 joined.append((begin, end))
         self._free = joined
+
+
+class SlotArrays(NamedTuple):
+    """The arrays of a slot: images as the recipe's layout says, and (batch size,) of the others."""
+
+    images: NDArray[Any]
+    labels: NDArray[np.int64]
+    identities: NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class SlotShape:
+    """How the slots lie in their memory, one behind the other.
+
+    Attributes:
+        size: images of a batch.
+        image: the shape of the largest one.
+        dtype: of its numbers.
+    """
+
+    size: int
+    image: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def bytes(self) -> int:
+        """Of a slot."""
+        return self._images + -(-16 * self.size // _ALIGNED) * _ALIGNED
+
+    @property
+    def _images(self) -> int:
+        length = self.size * prod(self.image) * self.dtype.itemsize
+        return -(-length // _ALIGNED) * _ALIGNED
+
+    def arrays(
+        self, memory: memoryview, slot: int, image: tuple[int, ...] | None = None
+    ) -> SlotArrays:
+        """Return a slot of the memory as arrays; `image` is the shape of a smaller one."""
+        shape = image or self.image
+        begin = slot * self.bytes
+        numbers = begin + self._images
+        count = self.size * prod(shape)
+        return SlotArrays(
+            np.frombuffer(memory, self.dtype, count, begin).reshape(self.size, *shape),
+            np.frombuffer(memory, np.int64, self.size, numbers),
+            np.frombuffer(memory, np.uint64, self.size, numbers + 8 * self.size),
+        )
+
+
+class Slots:
+    """Slots that are free, and those that are taken."""
+
+    def __init__(self, shape: SlotShape, count: int) -> None:
+        self._shape, self.memory = shape, SharedMemory(shape.bytes * count)
+        self._free: SimpleQueue[tuple[int, Sequence[Callable[[], None]]]] = SimpleQueue()
+        for slot in range(count):
+            self.give_back(slot)
+
+    def arrays(self, slot: int, image: tuple[int, ...] | None = None) -> SlotArrays:
+        """Return the arrays of a slot; `image` is the shape of one, None that of the largest."""
+        return self._shape.arrays(self.memory.view, slot, image)
+
+    def take(self) -> int:
+        """Wait for a free slot, and for what still reads it."""
+        slot, waits = self._free.get()
+        for wait in waits:
+            wait()
+        return slot
+
+    def give_back(self, slot: int, waits: Sequence[Callable[[], None]] = ()) -> None:
+        """Free a slot; each of `waits` returns when a device has copied from it."""
+        self._free.put((slot, waits))

@@ -1,7 +1,7 @@
 """The order in which an epoch trains the records of a split, whatever the number of workers. Pure.
 
 Position p of an epoch has one record, which depends on the split's number of records, the seed, the
-epoch and p. Worker w of n takes the positions with p mod n = w. `reading` reads in this order, and
+epoch and p. Worker w of n takes the positions with p mod n = w. `batches` reads in this order, and
 docs/order.md describes it with test vectors:
 
     order = Order(records=1_281_167, seed=0)
@@ -18,6 +18,7 @@ Random numbers are those of SplitMix64 (Steele, Lea, Flood 2014) by their index:
 is the number i, from 0, of the generator that starts with that state.
 """
 
+import hashlib
 import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -189,3 +190,34 @@ class Order:
 
 def _epoch_state(seed: int, epoch: int, purpose: int) -> Hashes:
     return stream(np.uint64(seed % 2**64), np.uint64(2 * epoch + purpose))
+
+
+def share(images: int, rank: int, ranks: int) -> int:
+    """Count the images of one rank, as MXNet's ImageRecordIter shares them.
+
+    As in dmlc-core's IndexedRecordIOSplitter, every rank gets ceil(images / ranks), the last ones
+    the rest, which may be nothing.
+
+    >>> [share(50, rank, 3) for rank in range(3)]
+    [17, 17, 16]
+    """
+    step = -(-images // ranks)
+    return min(step * (rank + 1), images) - min(step * rank, images)
+
+
+def batches_per_epoch(
+    images: int, ranks: int, batch_size_per_process: int, accumulation_steps: int
+) -> int:
+    """Return the steps of an epoch, the same for every rank: ranks wait for each other's steps.
+
+    Enough for the largest share; ranks with less begin theirs again. A whole number of macrobatches
+    of `accumulation_steps` batches.
+    """
+    batches = -(-share(images, 0, ranks) // batch_size_per_process)
+    return -(-batches // accumulation_steps) * accumulation_steps
+
+
+def seed_of(seed: int, epoch: int, lap: int) -> int:
+    """Mix into one of 2^31 seeds; neighbours give unrelated ones."""
+    digest = hashlib.sha256(f"{seed} {epoch} {lap}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1

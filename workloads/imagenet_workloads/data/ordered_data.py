@@ -9,8 +9,8 @@ from typing import Any
 
 from imagenet_spec.program.train import DataOptions, Options
 from imagenet_workloads import files
-from imagenet_workloads.arguments import available_cores
 from imagenet_workloads.clients.folders import open_folder
+from imagenet_workloads.cores import available_cores
 from imagenet_workloads.data.augmentation import Recipe
 from imagenet_workloads.data.batches import (
     Decoding,
@@ -26,11 +26,11 @@ from imagenet_workloads.data.order import Order
 from imagenet_workloads.data.worker_data import Batch, Data, RecordsRead
 from imagenet_workloads.dataset import Dataset, read_dataset, require_whole
 from imagenet_workloads.errors import InputError, output_error
-from imagenet_workloads.records.cache import require_room
 from imagenet_workloads.records.remote import (
     RemoteRecords,
     open_remote_split,
     read_remote_dataset,
+    require_room,
 )
 from imagenet_workloads.records.split import Records, open_paths, open_split
 from imagenet_workloads.rendezvous.ddp import Process
@@ -49,7 +49,6 @@ class Training:
     """Training images as a framework's arrays; implements `TrainingData`."""
 
     def __init__(self, training: OrderedTraining, convert: Convert) -> None:
-        """Take the worker's share of the images."""
         self._training, self._convert = training, convert
         self.images, self.batches_per_epoch = training.images, training.batches_per_epoch
         self.ordered_batch = training.global_batch_size
@@ -74,12 +73,10 @@ class Validation:
     """Validation images as a framework's arrays; implements `ValidationData`."""
 
     def __init__(self, validation: OrderedValidation, convert: Convert) -> None:
-        """Take the images."""
         self._validation, self._convert = validation, convert
         self.images = validation.images
 
     def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
-        """Return one rank's batches, in the order of the records."""
         batches = ((batch, None) for batch in self._validation.batches(rank, ranks))
         return _converted(batches, self._convert)
 
@@ -171,7 +168,15 @@ def open_ordered(
     decoding.open()
     classes = model.num_classes
     read = Data(
-        training, validation, inputs, (), classes, None, close=ends.close, times=decoding.times
+        training,
+        validation,
+        inputs,
+        (),
+        classes,
+        None,
+        close=ends.close,
+        times=decoding.times,
+        validation_records=lambda: found.validation,
     )
     dataset = found.dataset
     if dataset is None:
@@ -182,6 +187,7 @@ def open_ordered(
         class_count=len(dataset.classes),
         key=dataset.key,
         class_words=dataset.class_words,
+        dataset=dataset,
     )
 
 
@@ -224,13 +230,7 @@ def _find(options: Options, rank: int, ranks: int) -> _Found:
 
 @dataclass(frozen=True)
 class RemoteDataset:
-    """A published dataset.
-
-    Attributes:
-        dataset: its dataset.json.
-        train: the training images.
-        validation: the validation images.
-    """
+    """A published dataset: its dataset.json, and its images."""
 
     dataset: Dataset
     train: RemoteRecords
@@ -242,12 +242,6 @@ def open_remote_dataset(data: DataOptions, seed: int, rank: int, ranks: int) -> 
 
     If n divides the number of lanes, worker w of n has the same lanes in every epoch (`order`). Its
     cache then holds 1/n of the training images, and its own validation images.
-
-    Args:
-        data: the command line.
-        seed: of the training.
-        rank: this worker's.
-        ranks: the number of workers.
 
     Raises:
         InputError: there is no published dataset, or the cache is too small.

@@ -24,7 +24,16 @@ def contradiction(options: Options) -> str | None:
     """Return an error for what the chosen reader lacks; None if it lacks nothing."""
     lacking = _asked(options.augmentation, ONLY_IMAGE_RECORD_ITER)
     if options.data.dataset_url is not None:
-        return _url_contradiction(options, lacking)
+        if not is_ordered(options) and options.data.reader is not None:
+            return (
+                f"argument --reader: only {ORDERED} reads --dataset-url; write --reader {ORDERED}"
+            )
+        if lacking:
+            return (
+                f"argument --dataset-url: {ORDERED}, the reader of it, lacks {', '.join(lacking)}; "
+                f"leave {'them' if len(lacking) > 1 else 'it'} out"
+            )
+        return None
     if is_ordered(options):
         reader, instead = ORDERED, "write --reader ImageRecordIter, or leave --reader out"
     else:
@@ -33,17 +42,6 @@ def contradiction(options: Options) -> str | None:
     if not lacking:
         return None
     return f"argument --reader: {reader} lacks {', '.join(lacking)}; {instead}"
-
-
-def _url_contradiction(options: Options, lacking: list[str]) -> str | None:
-    if not is_ordered(options) and options.data.reader is not None:
-        return f"argument --reader: only {ORDERED} reads --dataset-url; write --reader {ORDERED}"
-    if lacking:
-        return (
-            f"argument --dataset-url: {ORDERED}, the reader of it, lacks {', '.join(lacking)}; "
-            f"leave {'them' if len(lacking) > 1 else 'it'} out"
-        )
-    return None
 
 
 def _asked(varied: AugmentationOptions, names: tuple[str, ...]) -> list[str]:

@@ -7,12 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from imagenet_spec.program.train import Options
-from imagenet_workloads.data import image_sizes
 from imagenet_workloads.data.batches import ImageBatch
-from imagenet_workloads.data.image_sizes import Shape
-from imagenet_workloads.data.inputs import plain_inputs
+from imagenet_workloads.data.inputs import Shape, plain_inputs, shape_of_epoch, validation_shape
+from imagenet_workloads.data.order import batches_per_epoch
 from imagenet_workloads.data.ordered_data import Convert
-from imagenet_workloads.data.sharding import batches_per_epoch
 from imagenet_workloads.data.worker_data import Batch, Data
 
 # Batches of made-up images in an epoch, as in MXNet's example, unless --num-examples is less.
@@ -25,14 +23,9 @@ Labels = npt.NDArray[np.int64]
 def draw(
     seed: int, first: int, count: int, shape: tuple[int, int, int], classes: int
 ) -> tuple[Images, Labels]:
-    """Draw images and their labels.
+    """Draw images and their labels, below `classes`.
 
-    Args:
-        seed: of the training.
-        first: number of the first image in the global batch.
-        count: how many.
-        shape: of an image: channels, height, width.
-        classes: labels are below.
+    The first image has the number `first` in the global batch.
 
     Returns:
         Images of (count, *shape), evenly from -1 to 1, and a label for each.
@@ -54,13 +47,9 @@ class SyntheticTraining:
     def __init__(
         self, drawn: Callable[[Shape], Batch], shape: Callable[[int], Shape], batches: int, of: int
     ) -> None:
-        """Take what draws the batch of each step.
+        """Take what draws the batch of images of a shape, and the shape of each epoch.
 
-        Args:
-            drawn: returns the batch of images of a shape.
-            shape: returns that of an epoch.
-            batches: of an epoch.
-            of: images of a batch, of all workers together.
+        `batches` make an epoch, each `of` so many images of all workers together.
         """
         self._drawn, self._shape, self.batches_per_epoch = drawn, shape, batches
         self.images = batches * of
@@ -74,7 +63,6 @@ class SyntheticTraining:
         passed: Callable[[], None] = lambda: None,
         first_image: int = 0,
     ) -> Iterator[Batch]:
-        """Yield the same batch for the rest of the epoch."""
         shape = self._shape(number)
         if self._last is None or self._last[0] != shape:
             self._last = None
@@ -93,13 +81,8 @@ def open_synthetic(
 ) -> Data:
     """Draw a worker's part of one batch; `--num-examples` only sets the length of an epoch.
 
-    Args:
-        options: the command line.
-        rank: this worker's.
-        ranks: the number of workers.
-        accumulation_steps: batches per update.
-        convert: makes a framework's arrays of a batch; nothing overwrites its memory.
-        channels_first: whether channels are the second axis of the images, or the last.
+    `convert` makes a framework's arrays of it, whose memory nothing overwrites. `channels_first`
+    says whether channels are the second axis of the images, or the last.
     """
     size, model = options.optimizer.batch_size, options.model
 
@@ -112,10 +95,10 @@ def open_synthetic(
         return Batch(*convert(batch), size)
 
     def shape(epoch: int) -> Shape:
-        return image_sizes.of_epoch(model.image_shape, model.image_sizes, epoch)
+        return shape_of_epoch(model.image_shape, model.image_sizes, epoch)
 
     wanted = min(options.data.num_examples, MOST_BATCHES * size * ranks)
     batches = batches_per_epoch(wanted, ranks, size, accumulation_steps)
     training = SyntheticTraining(drawn, shape, batches, size * ranks)
-    inputs = plain_inputs(image_sizes.validation_shape(model))
+    inputs = plain_inputs(validation_shape(model))
     return Data(training, None, inputs, (), model.num_classes, None)

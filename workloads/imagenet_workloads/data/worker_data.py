@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imagenet_workloads.data.inputs import Inputs
+from imagenet_workloads.dataset import Dataset
+from imagenet_workloads.records.split import Records
 from imagenet_workloads.telemetry.training import ReadingTimes
 
 
@@ -20,7 +22,6 @@ class RecordsRead:
     """The records of a worker's batch, for the ledger.
 
     Attributes:
-        epoch: from 0.
         first: position of the first image of all workers' batches.
         identities: (images,), uint64, what the records say of themselves.
     """
@@ -43,7 +44,7 @@ class Batch:
         label: (batch size,), float32.
         images: how many of them, from the first, are to be counted; the rest is padding.
         read: the records of the images, if they have an order.
-        mixing: how they are to be mixed, as `data.mixing` draws it; None if they are not.
+        mixing: how they are to be mixed, as `draw_mixing` says; None if they are not.
         waits: whoever reads `data` beside the program, as a GPU copies it, adds a function that
             returns when that is done.
         cpu_seconds: of this thread, that the framework took to make its arrays.
@@ -85,11 +86,8 @@ class TrainingData(Protocol):
     ) -> Iterator[Batch]:
         """Return an epoch's batches from `first_batch` on; the same ones whenever they are asked.
 
-        Args:
-            number: of the epoch, from 0.
-            first_batch: from 0.
-            passed: called for each batch before it that must be read.
-            first_image: with an order, the first batch leaves out the images before it.
+        `passed` is called for each batch before it that must be read. With an order, the first
+        batch leaves out the images before `first_image`.
         """
 
 
@@ -111,15 +109,15 @@ class Data:
     """What a worker trains on.
 
     Attributes:
-        training: the images.
         validation: None where there are none.
-        inputs: how they are prepared.
         classes: Their names by label; empty if unknown.
         class_words: what people call a class, of some classes.
-        class_count: how many there are.
         key: the dataset's; None without one.
         close: ends what reads it.
         times: of the reading so far; None if they are not measured.
+        dataset: None without one.
+        validation_records: finds the validation images by their positions in the split; they stay
+            open.
     """
 
     training: TrainingData
@@ -131,15 +129,14 @@ class Data:
     class_words: Mapping[str, str] = field(default_factory=dict)
     close: Callable[[], None] = lambda: None
     times: Callable[[], ReadingTimes | None] = lambda: None
+    dataset: Dataset | None = None
+    validation_records: Callable[[], Records] | None = None
 
 
 def shortened(data: Data, most: int, accumulation_steps: int) -> Data:
-    """Return the data with epochs of a few batches, to measure a speed, and without validation.
+    """Return the data with epochs of at most so many batches, and without validation.
 
-    Args:
-        data: of a worker.
-        most: batches of an epoch.
-        accumulation_steps: batches per update; an epoch keeps whole updates.
+    That measures a speed. An epoch keeps whole updates of `accumulation_steps` batches.
     """
     whole = max(most // accumulation_steps, 1) * accumulation_steps
     return replace(data, training=_ShortTraining(data.training, whole), validation=None)

@@ -3,6 +3,10 @@
 The steps: ask the server for the version of each file, check the free space, fetch what is missing,
 compare the checksum, decompress an archive, rename the file, and write `fetched.json` last. A
 process that is killed at any byte leaves what the next one continues.
+
+A file is fetched by ranges, or as a whole from a server without them. By ranges, another process
+can complete it after a kill (`PartialFile`): a journal beside it has the version of the server's
+file in its first line, and then the blocks that are on the disk.
 """
 
 import hashlib
@@ -10,25 +14,15 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from imagenet_workloads import files
-from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.prepare.download import (
-    BLOCK,
-    REMEDY,
-    Download,
-    Ranges,
-    Whole,
-    journal_of,
-    room,
-    take_over,
-)
-from imagenet_workloads.prepare.in_order import map_in_order
+from imagenet_workloads.errors import NO_ROOM, InputError, StorageError, WorkloadError
 from imagenet_workloads.prepare.sources.cache import (
     ABANDONED_SECONDS,
     CachedFile,
@@ -36,9 +30,276 @@ from imagenet_workloads.prepare.sources.cache import (
     Record,
 )
 from imagenet_workloads.prepare.stores import compressed
-from imagenet_workloads.prepare.stores.blob import SourceChangedError
-from imagenet_workloads.prepare.stores.remote import Version, WholeFile
+from imagenet_workloads.prepare.stores.blob import SourceChangedError, map_in_order
+from imagenet_workloads.prepare.stores.remote import RemoteBlob, Version, WholeFile
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
+
+REMEDY = "enlarge the claim of cache, or name a larger one"
+
+BLOCK = 8 << 20
+"""The bytes of a request, and the most that a connection fetches again after a kill."""
+
+LEFT_SECONDS = 15 * 60
+"""A job that writes no block for this long has ended, or its server does not answer."""
+
+
+def journal_of(path: Path) -> Path:
+    """The path of the journal of a partial file."""
+    return path.with_name(f"{path.name}.blocks")
+
+
+def take_over(path: Path, others: str, version: dict[str, Any]) -> None:
+    """Renames what another job has left of the same file, so that `PartialFile` continues it.
+
+    If that job writes again, it writes the same bytes to the same places.
+
+    Args:
+        path: the temporary name; if there is such a file, nothing is renamed.
+        others: the beginning of the temporary names of all jobs.
+        version: of the server's file, as JSON values; the other job's must equal it.
+
+    Raises:
+        StorageError: the volume cannot be written.
+    """
+    with files.storage_errors(path):
+        if path.exists():
+            return
+        now = files.volume_clock(path.parent)
+        for entry in list(path.parent.iterdir()):
+            other = entry.with_suffix("")
+            if not (entry.name.startswith(others) and journal_of(other) == entry):
+                continue
+            # Another job may take it at the same moment.
+            with suppress(FileNotFoundError):
+                is_left = now - entry.stat().st_mtime >= LEFT_SECONDS
+                if is_left and entry.read_text().startswith(f"{_header(version)}\n"):
+                    other.rename(path)
+                    entry.rename(journal_of(path))
+                    return
+
+
+def _header(version: dict[str, Any]) -> str:
+    """Returns the first line of a journal."""
+    return json.dumps({"version": version, "block": BLOCK})
+
+
+class PartialFile:
+    """A file without some of its blocks; `write` may be called from several threads.
+
+    Attributes:
+        path: the temporary name.
+        size: in bytes.
+        present: the bytes of the blocks that are on the disk.
+    """
+
+    def __init__(self, path: Path, version: dict[str, Any], size: int) -> None:
+        """Continues the file of an earlier process, or begins one.
+
+        Args:
+            path: the temporary name.
+            version: of the server's file, as JSON values; with another one, it begins again.
+            size: in bytes.
+
+        Raises:
+            StorageError: the volume cannot be written.
+        """
+        self.path = path
+        self.size = size
+        self._header = _header(version)
+        self._lock = threading.Lock()
+        with files.storage_errors(path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._data = os.open(path, flags, 0o666)
+            self._journal = os.open(journal_of(path), flags | os.O_APPEND, 0o666)
+            blocks = self._read_journal()
+            if blocks is None:
+                self._begin()
+        self._blocks = blocks or set()
+        self.present = sum(map(self._length, self._blocks))
+
+    def missing(self) -> list[int]:
+        """The numbers of the blocks that are not on the disk."""
+        return [one for one in range(-(-self.size // BLOCK)) if one not in self._blocks]
+
+    def span(self, block: int) -> tuple[int, int]:
+        """The first byte of a block, and its length."""
+        return block * BLOCK, self._length(block)
+
+    def write(self, block: int, data: bytes) -> None:
+        """Writes a block to the disk, then notes it in the journal.
+
+        Raises:
+            OSError: the volume cannot be written.
+        """
+        offset, _ = self.span(block)
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._data, view, offset)
+            view, offset = view[written:], offset + written
+        # A journal that is ahead of its data would leave a hole after a crash of the node.
+        os.fdatasync(self._data)
+        with self._lock:
+            os.write(self._journal, f"{block}\n".encode())
+            self.present += len(data)
+
+    def sync(self) -> None:
+        """Syncs the file to the volume."""
+        os.fsync(self._data)
+
+    def close(self) -> None:
+        """Closes the file; it can be continued."""
+        os.close(self._data)
+        os.close(self._journal)
+
+    def _length(self, block: int) -> int:
+        return min(BLOCK, self.size - block * BLOCK)
+
+    def _read_journal(self) -> set[int] | None:
+        """The blocks on the disk; None if the file has to begin again."""
+        text = os.pread(self._journal, os.fstat(self._journal).st_size, 0)
+        # The last line of a process that was killed may be cut off.
+        whole, newline, _ = text.rpartition(b"\n")
+        os.ftruncate(self._journal, len(whole + newline))
+        header, *lines = whole.decode(errors="replace").split("\n")
+        if header != self._header or os.fstat(self._data).st_size != self.size:
+            return None
+        blocks = -(-self.size // BLOCK)
+        return {int(one) for one in lines if one.isascii() and one.isdigit() and int(one) < blocks}
+
+    def _begin(self) -> None:
+        os.ftruncate(self._journal, 0)
+        os.ftruncate(self._data, 0)
+        os.ftruncate(self._data, self.size)
+        os.fsync(self._data)
+        os.write(self._journal, f"{self._header}\n".encode())
+
+
+class Ranges:
+    """A download over several connections, which continues that of an earlier process.
+
+    Attributes:
+        version: of the server's file.
+        path: the temporary file.
+        present: the bytes that were on the disk at the beginning.
+        is_packed: whether the server's file is compressed.
+    """
+
+    def __init__(self, blob: RemoteBlob, path: Path) -> None:
+        """Asks the server for the first bytes.
+
+        Raises:
+            StorageError: the volume cannot be written.
+            WorkloadError: as `RemoteBlob.read`.
+        """
+        self.version = blob.version
+        self.path = path
+        start = blob.read(0, compressed.MAGIC)
+        self.is_packed = compressed.format_of(start) is not None
+        self._blob = blob
+        # It is open only while it is fetched: a source may have more files than a process may open.
+        with closing(self._partial_file()) as file:
+            self.present = file.present
+
+    def fetch(self, connections: int, recorder: PreparationRecorder) -> None:
+        """Fetches the missing blocks.
+
+        Raises:
+            StorageError: the volume is full; the message has the bytes that it lacks.
+            WorkloadError: as `RemoteBlob.read`.
+        """
+
+        def fetch_block(block: int) -> None:
+            data = self._blob.read(*file.span(block))
+            with room(self.path, file.size - file.present):
+                file.write(block, data)
+            recorder.fetched(len(data))
+
+        with closing(self._partial_file()) as file:
+            for _ in map_in_order(fetch_block, file.missing(), connections):
+                pass
+            with room(self.path, 0):
+                file.sync()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._blob.close()
+
+    def _partial_file(self) -> PartialFile:
+        return PartialFile(self.path, self.version.to_document(), self._blob.size)
+
+
+class Whole:
+    """A download over one connection, which begins again after each fault.
+
+    Attributes:
+        version: of the file that was received last.
+        path: the temporary file.
+        present: 0.
+        is_packed: False, because the content is not known before.
+    """
+
+    present = 0
+    is_packed = False
+
+    def __init__(self, file: WholeFile, path: Path) -> None:
+        """Begins nothing yet."""
+        self.version = file.version
+        self.path = path
+        self._file = file
+
+    def fetch(self, connections: int, recorder: PreparationRecorder) -> None:
+        """Receives the file.
+
+        Raises:
+            StorageError: the volume is full; the message has the bytes that it lacks.
+            WorkloadError: the server cannot be reached, or its answers are cut off.
+        """
+        del connections
+        received = 0
+
+        def take(version: Version, chunks: Iterable[bytes]) -> None:
+            nonlocal received
+            recorder.fetched(-received)
+            received, self.version = 0, version
+            with room(self.path, version.size), self.path.open("wb") as file:
+                for chunk in chunks:
+                    with room(self.path, max(len(chunk), version.size - received)):
+                        file.write(chunk)
+                    received += len(chunk)
+                    recorder.fetched(len(chunk))
+                file.flush()
+                os.fsync(file.fileno())
+
+        self._file.receive(take)
+        self.version = Version(
+            self.version.where, received, self.version.etag, self.version.last_modified
+        )
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._file.close()
+
+
+Download = Ranges | Whole
+
+
+@contextmanager
+def room(path: Path, needed: int) -> Iterator[None]:
+    """Raises an OSError of a write of `path`; on a full volume with the bytes that are needed.
+
+    Raises:
+        StorageError: the volume is full, read-only, or owned by another user.
+        WorkloadError: any other error, which may be transient.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise StorageError(
+                f"{path.parent}: {error.strerror}: {needed} more bytes are needed; {REMEDY}"
+            ) from error
+        files.explain(path, error)
+
 
 CONNECTIONS = 8
 """The default number of requests at the same time."""
@@ -63,23 +324,8 @@ class FetchRequest:
     owner: str = ""
 
 
-@dataclass(frozen=True)
-class FetchResult:
-    """The result of a fetch, which the operator reads.
-
-    Attributes:
-        bytes: of all files, as the server has them.
-    """
-
-    bytes: int
-
-    def to_document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"bytes": self.bytes, "totalBytes": self.bytes}
-
-
-def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
-    """Stores every file that the cache lacks.
+def run(request: FetchRequest, recorder: PreparationRecorder) -> int:
+    """Stores every file that the cache lacks; returns the bytes of all files on the server.
 
     Raises:
         InputError: the server refuses, or a file has another checksum.
@@ -107,7 +353,7 @@ def run(request: FetchRequest, recorder: PreparationRecorder) -> FetchResult:
                 download.fetch(request.connections, recorder)
             _store(file, download)
     records = (file.entry.record() for file in request.files)
-    return FetchResult(sum(record.version.size for record in records if record is not None))
+    return sum(record.version.size for record in records if record is not None)
 
 
 @contextmanager

@@ -19,35 +19,36 @@ import numpy.typing as npt
 
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads import files
-from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.clients import TRAFFIC
 from imagenet_workloads.errors import InputError, of_field
-from imagenet_workloads.prepare import (
-    class_words,
-    codecs,
-    limits,
-    listing_journal,
-    sealed_dataset,
-    shards,
-    split,
-    transcode,
-)
+from imagenet_workloads.prepare import codecs, shards, split, transcode
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.bounding_boxes import BoundingBoxes, Boxes
+from imagenet_workloads.prepare.classes import ExpectedClasses, merged_words, read_words
+from imagenet_workloads.prepare.codecs import Choice, choose_faster
 from imagenet_workloads.prepare.codecs.codec import Jpeg, Recipe
-from imagenet_workloads.prepare.codecs.faster import Choice, choose_faster
-from imagenet_workloads.prepare.damaged_image import DamagedImageError
-from imagenet_workloads.prepare.dataset_key import WRITER_VERSION, DatasetOptions, make_key
-from imagenet_workloads.prepare.expected_classes import ExpectedClasses
-from imagenet_workloads.prepare.kept_boxes import KeptBoxes
 from imagenet_workloads.prepare.layouts import labels
-from imagenet_workloads.prepare.parts import Part, count_boxes, planned_images, reading
-from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan
-from imagenet_workloads.prepare.scan import Scan, scan
+from imagenet_workloads.prepare.plan import (
+    TRAIN,
+    VALIDATION,
+    WRITER_VERSION,
+    DatasetOptions,
+    Plan,
+    make_key,
+)
+from imagenet_workloads.prepare.scan import Scan, kept_listing, scan
 from imagenet_workloads.prepare.source import Annotations, ReadingEstimate, Source, Validation
-from imagenet_workloads.prepare.source_sample import SourceSample, estimate_bytes
-from imagenet_workloads.prepare.sources.prepared import SealedSplit
-from imagenet_workloads.prepare.split import Classes
-from imagenet_workloads.prepare.stores.blob import Blob, LabelFile, readable
+from imagenet_workloads.prepare.sources.prepared import KeptBoxes, SealedSplit
+from imagenet_workloads.prepare.split import (
+    Classes,
+    Part,
+    SourceSample,
+    count_boxes,
+    estimate_bytes,
+    planned_images,
+    reading,
+)
+from imagenet_workloads.prepare.stores.blob import Blob, DamagedImageError, LabelFile, readable
 from imagenet_workloads.records import format_named
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
@@ -117,6 +118,7 @@ class IndexResult:
         packing: what reading the images in place takes, in one pod; None if pack reads none so.
         decision: how the source was read: `said`, `warnings`, and `leftOut` by rule; and the
             `codec`, if it was chosen, with the reason.
+        findings: what the check of a sealed dataset has found.
     """
 
     key: str
@@ -132,6 +134,7 @@ class IndexResult:
     bounding_boxes: Mapping[str, int] = field(default_factory=dict)
     packing: ReadingEstimate | None = None
     decision: Mapping[str, Any] = field(default_factory=dict)
+    findings: Sequence[str] = ()
 
     def to_document(self) -> dict[str, Any]:
         """As JSON values; the last ones only if there are any."""
@@ -150,6 +153,7 @@ class IndexResult:
             "boundingBoxes": dict(self.bounding_boxes),
             "packing": self.packing and self.packing.to_document(),
             "decision": dict(self.decision),
+            "findings": list(self.findings),
         }
         return document | {name: value for name, value in optional.items() if value}
 
@@ -169,7 +173,7 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     with (
         files.unnamed_file(request.data) as rows,
         files.unnamed_file(request.data) as own_rows,
-        listing_journal.kept(request.source, request.data / "datasets"),
+        kept_listing(request.source, request.data / "datasets"),
     ):
         found = scan(request.source, rows, recorder.listed)
         _log_notes(found)
@@ -178,19 +182,29 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
         boxes = _boxes(request)
         classes = _choose_classes(found, request)
         parts = _divide(request, found, classes, own_rows, recorder)
-        samples = {
-            name: SourceSample(part.source, part.scan, part.numbers) for name, part in parts.items()
-        }
+        samples = {name: SourceSample(part) for name, part in parts.items()}
         plan = _plan(request, found, classes, parts, samples[TRAIN], boxes, decision)
         request.source.require_classes()
         dataset = plans.folder_of(request.data, plan.key)
         sealed = packing = None
-        if sealed_dataset.exists(dataset):
-            sealed = sealed_dataset.check(dataset, plan, request.max_skipped_fraction)
+        if is_sealed(dataset):
+            sealed = checked_sealed(dataset, plan, request.max_skipped_fraction)
         else:
             packing = reading(plan, parts, dataset, TRAFFIC.requests - before)
-            _leave(dataset, plan, samples, request.max_skipped_fraction)
-        _leave_plan(dataset, plan, parts, boxes)
+            files.make_folder(dataset)
+            files.sweep(dataset, files.ABANDONED_SECONDS)
+            recipe = Recipe(plan.options.resize, plan.options.quality)
+            codec, format = codecs.choose(plan.writer.codec), format_named(plan.options.format)
+            needed = sum(estimate_bytes(one, recipe, codec, format) for one in samples.values())
+            needed -= shards.bytes_present(dataset, plan)
+            files.require_space(dataset, needed, "the dataset")
+            shards.write_limit(dataset, request.max_skipped_fraction)
+        if plans.is_whole(dataset):
+            # The same images may be in another version of the archive now.
+            plans.update_sources(dataset, plan)
+        else:
+            plans.remove(dataset)
+            plans.write(dataset, plan, planned_images(plan, parts, boxes))
     _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
     if packing is not None:
         _log.info("packing in one pod takes about %s", packing)
@@ -283,6 +297,7 @@ def _result(
         bounding_boxes=plan.bounding_boxes,
         packing=packing,
         decision=plan.decision,
+        findings=sealed.findings.warnings if sealed is not None and sealed.findings else (),
     )
 
 
@@ -295,8 +310,10 @@ def _choose_classes(found: Scan, request: IndexRequest) -> Classes:
     _log.info("%d images of %d classes", len(found), len(found.class_names))
     if classes.dropped:
         dropped = [f"{name} ({count})" for name, count in classes.dropped.items()]
+        named = ", ".join(dropped[:_NAMED])
+        more = f" and {len(dropped) - _NAMED} more" if len(dropped) > _NAMED else ""
         _log.info(
-            "dropped for fewer than %d images: %s", options.min_images_per_class, _listed(dropped)
+            "dropped for fewer than %d images: %s%s", options.min_images_per_class, named, more
         )
     images = dict(zip(found.class_names, counts, strict=True))
     request.expected.check({name: images[name] for name in classes.names}, classes.dropped)
@@ -348,8 +365,8 @@ def _own_validation(
         raise InputError(f"{where}: none of its classes is a class of the training images")
     # A class without an image was dropped like one with too few.
     unknown = Counter({name: n for name, n in unknown.items() if name not in classes.dropped})
-    allowed = limits.allowed(request.max_skipped_fraction, len(listed))
-    limits.check_unknown_labels(where, unknown, found.class_names, len(listed), allowed, remedy)
+    allowed = shards.allowed_images(request.max_skipped_fraction, len(listed))
+    shards.check_unknown_labels(where, unknown, found.class_names, len(listed), allowed, remedy)
     rare = len(listed) - len(kept) - unknown.total()
     if rare:
         _log.info("%d validation images are of classes with too few images, and left out", rare)
@@ -384,12 +401,19 @@ def _plan(
     boxes: Boxes | None,
     decision: Mapping[str, Any],
 ) -> Plan:
-    validation = _validation_fingerprints(request, parts)
+    validation = None
+    if request.validation is not None:
+        file = request.validation.labels
+        of_labels = "" if file is None else labels.fingerprint(file)
+        validation = _fingerprint(parts[VALIDATION]), of_labels
     images = {name: len(part.numbers) for name, part in parts.items()}
     # Drawn validation images are of the training images' scan.
     scans = {id(part.scan): part.scan for part in parts.values()}.values()
     format = format_named(request.options.format)
-    words = _words(request, classes)
+    is_own = request.class_words is request.source.own_words
+    with nullcontext() if is_own else of_field("source.classWords"):
+        words = read_words(request.class_words, classes.names, may_lack_all=is_own)
+    words = merged_words(words, request.words_of_classes, classes.names)
     boxes_hash = None if boxes is None else boxes.fingerprint()
     counts = split.shard_counts(images[TRAIN], images.get(VALIDATION, 0), request.options.shards)
     key_of = partial(
@@ -441,7 +465,7 @@ def _choose_codec(
     # What exists is used as it is, or finished: another release or machine may have chosen
     # differently.
     folders = {name: plans.folder_of(request.data, key_of(name)) for name in codecs.NAMES}
-    sealed = [name for name, folder in folders.items() if sealed_dataset.exists(folder)]
+    sealed = [name for name, folder in folders.items() if is_sealed(folder)]
     begun = [name for name, folder in folders.items() if plans.exists(folder)]
     has_planes = codecs.has_planes()
     if len(sealed) == 1:
@@ -453,7 +477,13 @@ def _choose_codec(
         # JPEGs are copied, and the codecs convert the others alike.
         choice = Choice(codecs.OPENCV, "")
     else:
-        headers = [_header(content) for _, content in sample.read()]
+        headers: list[Jpeg | None] = []
+        for _, content in sample.read():
+            is_jpeg = content is not None and transcode.is_jpeg(content)
+            try:
+                headers.append(transcode.header(content) if content and is_jpeg else None)
+            except DamagedImageError:
+                headers.append(None)
         choice = choose_faster(headers, request.options.resize, has_planes=has_planes)
     if sealed or len(begun) != 1 or begun[0] == choice.codec:
         return choice
@@ -462,59 +492,9 @@ def _choose_codec(
     return Choice(begun[0], f"{begun[0]}, with which the preparation of the dataset has begun")
 
 
-def _header(content: bytes | None) -> Jpeg | None:
-    """Return the header of an image; None if it is no JPEG, or is damaged."""
-    if content is None or not transcode.is_jpeg(content):
-        return None
-    try:
-        return transcode.header(content)
-    except DamagedImageError:
-        return None
-
-
-def _validation_fingerprints(
-    request: IndexRequest, parts: dict[str, Part]
-) -> tuple[str, str] | None:
-    """Return the fingerprints of validation images of their own, and of their labels."""
-    if request.validation is None:
-        return None
-    file = request.validation.labels
-    own = _fingerprint(parts[VALIDATION])
-    return own, "" if file is None else labels.fingerprint(file)
-
-
 def _fingerprint(part: Part) -> str:
     """Return what identifies the images of a source: a sealed dataset has its key."""
     return part.scan.fingerprint() if part.source.sealed is None else part.source.sealed.key
-
-
-def _words(request: IndexRequest, classes: Classes) -> dict[str, str]:
-    is_own = request.class_words is request.source.own_words
-    with nullcontext() if is_own else of_field("source.classWords"):
-        words = class_words.read(request.class_words, classes.names, may_lack_all=is_own)
-    return class_words.merged(words, request.words_of_classes, classes.names)
-
-
-def _leave(
-    dataset: Path, plan: Plan, samples: Mapping[str, SourceSample], max_skipped_fraction: float
-) -> None:
-    files.make_folder(dataset)
-    files.sweep(dataset, files.ABANDONED_SECONDS)
-    format, codec = format_named(plan.options.format), codecs.choose(plan.writer.codec)
-    recipe = Recipe(plan.options.resize, plan.options.quality)
-    needed = sum(estimate_bytes(one, recipe, codec, format) for one in samples.values())
-    files.require_space(dataset, needed - shards.bytes_present(dataset, plan), "the dataset")
-    limits.write(dataset, max_skipped_fraction)
-
-
-def _leave_plan(dataset: Path, plan: Plan, parts: dict[str, Part], boxes: Boxes | None) -> None:
-    """Write the plan, unless an earlier run has; one that was cut off is written again."""
-    if plans.is_whole(dataset):
-        # The same images may be in another version of the archive now.
-        plans.update_sources(dataset, plan)
-    else:
-        plans.remove(dataset)
-        plans.write(dataset, plan, planned_images(plan, parts, boxes))
 
 
 def _log_notes(found: Scan) -> None:
@@ -524,6 +504,32 @@ def _log_notes(found: Scan) -> None:
         _log.info("ignored %d files without the name of an image (%s)", notes.ignored, suffixes)
 
 
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+def is_sealed(dataset: Path) -> bool:
+    """Whether a folder has a sealed dataset."""
+    return files.exists(dataset / datasets.FILE_NAME)
+
+
+def checked_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> datasets.Dataset:
+    """Check that a sealed dataset is valid for this run too, and return it.
+
+    Raises:
+        InputError: Its files are missing, or more images are damaged than this run allows.
+    """
+    sealed = datasets.read_dataset(dataset)
+    for shard in (*sealed.train.shards, *sealed.validation.shards):
+        record, index = dataset / shard.record, shard.index
+        is_record_whole = record.exists() and record.stat().st_size == shard.bytes
+        if not is_record_whole or (index is not None and not (dataset / index).exists()):
+            lacking = dataset / index if is_record_whole and index is not None else record
+            raise InputError(
+                f"{lacking}: is not as {datasets.FILE_NAME} says; "
+                f"remove {datasets.FILE_NAME} there, and run again to make what is missing"
+            )
+    allowed = shards.allowed_images(max_skipped_fraction, plan.images())
+    if sealed.skipped.count > allowed:
+        raise InputError(
+            f"{dataset}: {sealed.skipped.count} of {plan.images()} images were damaged "
+            f"(see {sealed.skipped.report}), and {allowed} are allowed; raise "
+            "--max-skipped-fraction (maxSkippedFraction)"
+        )
+    return sealed

@@ -3,14 +3,23 @@
 One thread writes in the order of the plan. Other threads read and transcode small batches of
 images, because each hand-over between threads has a cost. So the bytes do not depend on the number
 of threads, nor memory on the number of images.
+
+One image of a server or bucket takes milliseconds to arrive, most of them spent waiting, so many
+are read ahead of their use at the same time. The plan is shuffled: a source that is read by large
+blocks, as Parquet by row groups, would read a block for each image. So the images of its shard are
+read once in the order of the source, into an unnamed file on the dataset's volume.
 """
 
 import gc
 import logging
+import os
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -22,27 +31,130 @@ from imagenet_workloads import dataset as datasets
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import image_metadata, limits, shards
+from imagenet_workloads.prepare import image_metadata, shards
 from imagenet_workloads.prepare import plan as plans
-from imagenet_workloads.prepare.annotations import upright
-from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
+from imagenet_workloads.prepare.bounding_boxes import upright
 from imagenet_workloads.prepare.codecs import choose
-from imagenet_workloads.prepare.codecs.codec import (
-    Codec,
-    Pixels,
-    Recipe,
-)
-from imagenet_workloads.prepare.damaged_image import DamagedImageError
-from imagenet_workloads.prepare.dataset_key import WRITER_VERSION
-from imagenet_workloads.prepare.image_reads import ImageRead, read_ahead, read_in_order
-from imagenet_workloads.prepare.in_order import map_in_order
-from imagenet_workloads.prepare.plan import Plan, PlannedImage, PlannedShard
-from imagenet_workloads.prepare.shards import ImageBoxes, Sidecar, SkippedImage
+from imagenet_workloads.prepare.codecs.codec import Codec, Pixels, Recipe
+from imagenet_workloads.prepare.codecs.perceptual_hash import perceptual_hashes
+from imagenet_workloads.prepare.plan import WRITER_VERSION, Plan, PlannedImage, PlannedShard
+from imagenet_workloads.prepare.shards import ChannelStatistics, ImageBoxes, Sidecar, SkippedImage
 from imagenet_workloads.prepare.source import Source
-from imagenet_workloads.prepare.stores.blob import readable
-from imagenet_workloads.prepare.transcode import transcode
-from imagenet_workloads.records.format import Box, ShardWriter, StoredImage
+from imagenet_workloads.prepare.stores.blob import DamagedImageError, map_in_order, readable
+from imagenet_workloads.prepare.transcode import read_image, transcode
+from imagenet_workloads.records import image_list
+from imagenet_workloads.records.format import HashedFile, ShardWriter, StoredImage
+from imagenet_workloads.records.image_list import ListedImage
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
+
+# Images in flight or read for each thread.
+_AHEAD = 2
+
+
+_Spooled = tuple[int, int] | Exception
+
+
+class ImageRead(NamedTuple):
+    """A planned image and its bytes.
+
+    Attributes:
+        image: the image.
+        bytes: returns the bytes, or raises what `read_image` raises.
+    """
+
+    image: PlannedImage
+    bytes: Callable[[], bytes]
+
+
+def read_ahead(source: Source, images: Iterable[PlannedImage]) -> Generator[ImageRead]:
+    """Yields the images in their order; those of a remote source may still be on their way.
+
+    Args:
+        source: the source of the images.
+        images: taken `reads_at_once` * 2 ahead if the source is remote.
+    """
+    if source.reads_at_once == 1:
+        for image in images:
+            yield ImageRead(image, partial(_read, source, image))
+        return
+    waiting: deque[tuple[PlannedImage, Future[bytes]]] = deque()
+    pool = ThreadPoolExecutor(source.reads_at_once, thread_name_prefix="read")
+    try:
+        for image in images:
+            waiting.append((image, pool.submit(_read, source, image)))
+            if len(waiting) >= source.reads_at_once * _AHEAD:
+                yield _taken(*waiting.popleft())
+        while waiting:
+            yield _taken(*waiting.popleft())
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    # The last images are still on their way.
+    pool.shutdown(wait=False)
+
+
+def read_in_order(
+    source: Source, images: Iterable[PlannedImage], folder: Path
+) -> Generator[ImageRead]:
+    """Yields the images in their order, after all of them are read.
+
+    Args:
+        source: of the images.
+        images: of a shard; they and 16 bytes for each are in memory.
+        folder: on the volume of the unnamed file.
+
+    Raises:
+        InputError: the source has changed since it was listed.
+        StorageError: the volume is full.
+    """
+    planned = list(images)
+    order = sorted(range(len(planned)), key=lambda number: planned[number].name)
+    places: list[_Spooled] = [(0, 0)] * len(planned)
+    end = 0
+    with files.unnamed_file(folder) as file:
+        read = partial(_read_or_error, source)
+        found = map_in_order(read, (planned[n] for n in order), source.reads_at_once)
+        for number, data in zip(order, found, strict=True):
+            if isinstance(data, Exception):
+                places[number] = data
+                continue
+            with files.storage_errors(folder):
+                file.write(data)
+            places[number] = (end, len(data))
+            end += len(data)
+        with files.storage_errors(folder):
+            file.flush()
+        _log.info("%s: read %d images, %.1f MiB", source.where, len(planned), end / 2**20)
+        for image, place in zip(planned, places, strict=True):
+            if isinstance(place, Exception):
+                yield ImageRead(image, partial(_result, place))
+                continue
+            begin, length = place
+            # Read here: the file is closed before the last images are taken.
+            yield ImageRead(image, partial(_result, os.pread(file.fileno(), length, begin)))
+
+
+def _taken(image: PlannedImage, read: Future[bytes]) -> ImageRead:
+    return ImageRead(image, read.result)
+
+
+def _read(source: Source, image: PlannedImage) -> bytes:
+    return read_image(source, image.name, image.offset, image.size)
+
+
+def _read_or_error(source: Source, image: PlannedImage) -> bytes | Exception:
+    """The bytes of an image, or the error that its reader handles."""
+    try:
+        return _read(source, image)
+    except (DamagedImageError, OSError) as error:
+        return error
+
+
+def _result(data: bytes | Exception) -> bytes:
+    if isinstance(data, Exception):
+        raise data
+    return data
+
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +165,8 @@ _MOST_NAMED = 1000
 # Extra threads: while one waits for the disk or the interpreter, another works.
 _SPARE = 1
 _SECONDS_BETWEEN_LINES = 10.0
+# Images that are hashed together: one batch would take four times as long for each. 2 MB.
+_HASHED = 256
 # Images whose decoding is measured: few, so that it takes less than a hundredth of a shard's time.
 _SAMPLE = 16
 
@@ -107,11 +221,20 @@ class _DecodeSample:
         return len(self._jpegs) / seconds if seconds > 0 else None
 
 
+class _Origin(NamedTuple):
+    """Where the image of a record came from, for the list of images."""
+
+    image: PlannedImage
+    size: tuple[int, int]
+    thumbnail: Pixels
+
+
 class _Batch(NamedTuple):
-    """The results of a batch of images, and their colour statistics."""
+    """The results of a batch of images, their colour statistics, and the origin of each record."""
 
     done: list[StoredImage | _Damaged]
     statistics: ChannelStatistics
+    origins: list[_Origin]
 
 
 def run(request: PackRequest, recorder: PreparationRecorder) -> float | None:
@@ -127,7 +250,14 @@ def run(request: PackRequest, recorder: PreparationRecorder) -> float | None:
     """
     plan = plans.read(request.data, request.key)
     dataset = plans.folder_of(request.data, request.key)
-    wanted = _wanted(plan, request.shard)
+    wanted = plan.shards
+    if request.shard is not None:
+        if request.shard >= len(wanted):
+            raise InputError(
+                f"there is no shard {request.shard}: the dataset {plan.key} has {len(wanted)}, "
+                "from 0"
+            )
+        wanted = (wanted[request.shard],)
     recorder.planned(sum(shard.images for shard in wanted))
     if files.exists(dataset / datasets.FILE_NAME):
         _log.info("%s is already sealed", dataset)
@@ -141,16 +271,6 @@ def run(request: PackRequest, recorder: PreparationRecorder) -> float | None:
             _log.info("%s is already complete", shard.name)
             recorder.packed(shard.images, 0)
     return _pack_all(request, plan, dataset, missing, recorder) if missing else None
-
-
-def _wanted(plan: Plan, number: int | None) -> tuple[PlannedShard, ...]:
-    if number is None:
-        return plan.shards
-    if number >= len(plan.shards):
-        raise InputError(
-            f"there is no shard {number}: the dataset {plan.key} has {len(plan.shards)}, from 0"
-        )
-    return (plan.shards[number],)
 
 
 def _pack_all(
@@ -170,7 +290,7 @@ def _pack_all(
     # Freeze the imported modules, so that garbage collections do not scan them.
     gc.freeze()
     codec = choose(plan.writer.codec)
-    allowed = limits.read(dataset, plan.images())
+    allowed = shards.read_limit(dataset, plan.images())
     sample = _DecodeSample()
     sources = {
         split: request.open_source(Fields(plan.sources[split], f"sources.{split}"))
@@ -193,7 +313,7 @@ def _pack_all(
         # Of all shards at once: each run that names a few more costs as long as this one.
         damaged = [image for _, skipped in too_many for image in skipped]
         where = f"{' and '.join(name for name, _ in too_many)} alone"
-        raise limits.too_many(damaged, plan.images(), allowed, where)
+        raise shards.too_many(damaged, plan.images(), allowed, where)
     speed = sample.images_per_second()
     if speed is not None:
         recorder.decoded(speed)
@@ -218,11 +338,13 @@ class _Work:
 
     def batch(self, images: list[ImageRead]) -> _Batch:
         samples: list[Pixels] = []
-        return _Batch(
-            [self._one(image, samples) for image in images], ChannelStatistics.of(samples)
-        )
+        origins: list[_Origin] = []
+        done = [self._one(image, samples, origins) for image in images]
+        return _Batch(done, ChannelStatistics.of(samples), origins)
 
-    def _one(self, read: ImageRead, samples: list[Pixels]) -> StoredImage | _Damaged:
+    def _one(
+        self, read: ImageRead, samples: list[Pixels], origins: list[_Origin]
+    ) -> StoredImage | _Damaged:
         image = read.image
         try:
             content = read.bytes()
@@ -236,7 +358,10 @@ class _Work:
                 f"{readable(image.name)}: cannot be read: {error.strerror}"
             ) from error
         samples.append(packed.sample)
+        origins.append(_Origin(image, packed.original, packed.thumbnail))
         class_name = self._classes[image.label]
+        # A resize keeps fractions, and an EXIF orientation turns them.
+        boxes = image.boxes and upright(image.boxes, image_metadata.orientation(content))
         return StoredImage(
             key=image.key,
             label=image.label,
@@ -246,15 +371,8 @@ class _Work:
             height=packed.height,
             width=packed.width,
             jpeg=packed.jpeg,
-            boxes=_upright_boxes(image, content),
+            boxes=boxes,
         )
-
-
-def _upright_boxes(image: PlannedImage, content: bytes) -> tuple[Box, ...]:
-    """The boxes in the record: a resize keeps fractions, and an EXIF orientation turns them."""
-    if not image.boxes:
-        return ()
-    return upright(image.boxes, image_metadata.orientation(content))
 
 
 class _Packing:
@@ -284,6 +402,7 @@ class _Packing:
         self._sample = sample
         self.skipped: list[SkippedImage] = []
         self._boxes: list[ImageBoxes] = []
+        self._origins: list[_Origin] = []
         self._per_class = [0] * len(plan.classes)
         self._statistics = ChannelStatistics()
         self._pace = _Pace(shard)
@@ -305,24 +424,31 @@ class _Packing:
                 stack.enter_context(files.NewFile(self._dataset / name))
                 for name in self._shard.files
             ]
-            writer = self._shard.format.writer(*(new.file for new in new_files))
+            record, index, images_file = (new.file for new in new_files)
+            writer = self._shard.format.writer(record, index)
+            listing = HashedFile(images_file)
             images = plans.read_images(self._dataset, self._shard)
             for batch in _batches(work.reads(images, self._dataset), work, threads):
-                self._take(writer, batch)
+                self._take(writer, listing, batch)
                 new_files[0].write_behind()
                 if self.is_hopeless:
                     break
             if self.has_too_many:
                 return
+            self._list(listing)
             for new in new_files:
                 new.finish()
-            self._publish(writer, new_files)
+            self._publish(writer, listing, new_files)
 
-    def _take(self, writer: ShardWriter, batch: _Batch) -> None:
+    def _take(self, writer: ShardWriter, listing: HashedFile, batch: _Batch) -> None:
         whole: list[StoredImage] = []
         for image in batch.done:
             if isinstance(image, _Damaged):
-                self._skip(*image)
+                skipped = image.image
+                _log.warning("skipped %s: %s", readable(skipped.name), image.reason)
+                class_name = self._plan.classes[skipped.label]
+                self.skipped.append(SkippedImage(skipped.name, class_name, image.reason))
+                self._recorder.skipped()
             else:
                 whole.append(image)
                 self._per_class[image.label] += 1
@@ -333,17 +459,28 @@ class _Packing:
         before = writer.bytes
         with files.storage_errors(self._dataset / self._shard.record):
             writer.append(whole)
+        self._origins += batch.origins
+        if len(self._origins) >= _HASHED:
+            self._list(listing)
         self._statistics += batch.statistics
         self._sample.offer(whole)
         self._recorder.packed(len(whole), writer.bytes - before)
         self._pace.more(len(batch.done), len(self.skipped))
 
-    def _skip(self, image: PlannedImage, reason: str) -> None:
-        _log.warning("skipped %s: %s", readable(image.name), reason)
-        self.skipped.append(SkippedImage(image.name, self._plan.classes[image.label], reason))
-        self._recorder.skipped()
+    def _list(self, listing: HashedFile) -> None:
+        """Write the lines of the last records."""
+        hashes = perceptual_hashes([origin.thumbnail for origin in self._origins])
+        lines = []
+        for (image, (height, width), _), hash in zip(self._origins, hashes, strict=True):
+            listed = ListedImage(image.name, f"{hash:016x}", width, height, image.label)
+            lines.append(image_list.to_line(listed))
+        self._origins.clear()
+        with files.storage_errors(self._dataset / self._shard.image_list):
+            listing.write(b"".join(lines))
 
-    def _publish(self, writer: ShardWriter, new_files: list[files.NewFile]) -> None:
+    def _publish(
+        self, writer: ShardWriter, listing: HashedFile, new_files: list[files.NewFile]
+    ) -> None:
         if shards.is_whole(self._dataset, self._shard):
             _log.info("another run finished %s", self._shard.name)
             return
@@ -358,6 +495,7 @@ class _Packing:
             statistics=self._statistics,
             skipped=tuple(self.skipped),
             boxes=tuple(self._boxes),
+            image_list_sha256=listing.sha256(),
         )
         try:
             for new in new_files:

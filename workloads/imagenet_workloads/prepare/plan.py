@@ -1,24 +1,112 @@
 """The plan of index for pack and seal: plan.json, and a list of images for each shard.
 
-A dataset's folder is `datasets/KEY/`. The plan is its folder `plan/`, which is renamed into place
-atomically. Shards, their sidecars and dataset.json are beside it.
+A dataset's folder is `datasets/KEY/`. The key is a hash of its input and of the options that change
+its bytes: equal input and options have the same key; different bytes have different keys. The plan
+is the folder `plan/`, which is renamed into place atomically. Shards, their sidecars and
+dataset.json are beside it.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from imagenet_spec.names import camel_case
 from imagenet_workloads import dataset as datasets
 from imagenet_workloads import files
-from imagenet_workloads.dataset import WriterVersion
+from imagenet_workloads.dataset import RECORD_IO, WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.dataset_key import DatasetOptions
-from imagenet_workloads.records import format_named
+from imagenet_workloads.records import format_named, image_list
 from imagenet_workloads.records.format import INDEX_SUFFIX, Box, Format
+
+# Incremented with every change of this package that changes a byte of the records.
+WRITER_VERSION = "3"
+
+_KEY_LENGTH = 32
+
+
+@dataclass(frozen=True)
+class DatasetOptions:
+    """The fields of spec.dataset that change bytes.
+
+    Attributes:
+        shards: The training shards; validation shards are added in proportion.
+        format: The format of the shards.
+        resize: The length of the shorter edge in pixels; None for no resize.
+        quality: The quality of re-encoded JPEGs, 1 to 100.
+        min_images_per_class: Classes with fewer are dropped.
+        seed: The seed of the validation split and of the order.
+        validation_per_class: The validation images drawn from each class; 0 without validation, or
+            with a separate validation source.
+    """
+
+    shards: int
+    format: str = RECORD_IO
+    resize: int | None = None
+    quality: int = 90
+    min_images_per_class: int = 1
+    seed: int = 0
+    validation_per_class: int = 0
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the options as JSON, with the names of the ImageNetJob's fields."""
+        return {camel_case(name): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        """Reads what `to_document` made.
+
+        Raises:
+            InputError: a field is missing or wrong.
+        """
+        return cls(
+            shards=fields.integer("shards", minimum=1),
+            format=fields.text("format"),
+            resize=fields.integer("resize", minimum=1) if fields.has("resize") else None,
+            quality=fields.integer("quality", minimum=1),
+            min_images_per_class=fields.integer("minImagesPerClass"),
+            seed=fields.integer("seed"),
+            validation_per_class=fields.integer("validationPerClass"),
+        )
+
+
+def make_key(
+    writer: WriterVersion,
+    options: DatasetOptions,
+    source: str,
+    validation: tuple[str, str] | None,
+    class_words: Mapping[str, str] | None = None,
+    bounding_boxes: str | None = None,
+) -> str:
+    """Return the key as hexadecimal digits.
+
+    Args:
+        writer: The version and codec of the writer.
+        options: The options that change bytes.
+        source: The fingerprint of the source's images.
+        validation: The fingerprints of the validation images and of their label file; None if they
+            are drawn from the source.
+        class_words: the words of the classes, if any are given.
+        bounding_boxes: the fingerprint of the annotations, if any are given.
+    """
+    parts: dict[str, Any] = {
+        "writer": [writer.version, writer.codec],
+        "options": options.to_document(),
+        "source": source,
+        "validation": validation,
+    }
+    # Without words and boxes, the key stays what it was before there were any.
+    if class_words:
+        parts["classWords"] = dict(class_words)
+    if bounding_boxes is not None:
+        parts["boundingBoxes"] = bounding_boxes
+    text = json.dumps(parts, sort_keys=True).encode()
+    return hashlib.sha256(text).hexdigest()[:_KEY_LENGTH]
+
 
 VERSION = 1
 # Lines of a shard's list that are parsed together: one by one takes three times as long.
@@ -81,7 +169,12 @@ class PlannedShard:
     @property
     def files(self) -> tuple[str, ...]:
         """The names of the files of pack, records first."""
-        return self.record, self.index
+        return self.record, self.index, self.image_list
+
+    @property
+    def image_list(self) -> str:
+        """The name of the list of its images, which older versions did not write."""
+        return image_list.name_of(self.record)
 
     @property
     def sidecar(self) -> str:
@@ -280,14 +373,12 @@ def read_images(dataset: Path, shard: PlannedShard) -> Iterator[PlannedImage]:
         with path.open("rb") as file:
             while lines := list(islice(file, _LINES)):
                 for row in json.loads(b"[%s]" % b",".join(lines)):
-                    yield _read_image(row)
+                    image = PlannedImage(*row)
+                    if image.boxes:
+                        image = image._replace(boxes=tuple(Box(*edges) for edges in image.boxes))
+                    yield image
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path}: the plan is damaged: {error}; remove {dataset}") from error
-
-
-def _read_image(row: list[Any]) -> PlannedImage:
-    image = PlannedImage(*row)
-    return image._replace(boxes=tuple(Box(*edges) for edges in image.boxes)) if row[5:] else image
 
 
 def _line(image: PlannedImage) -> bytes:

@@ -3,25 +3,36 @@
 Memory holds 12 bytes an image: its class and the offset of its row. The row (offset, size, name) is
 in an unnamed file on the dataset volume until the plan is written. The fingerprint covers
 everything that was listed.
+
+A tar of 21,841 tars takes an hour to list. So each inner archive that is listed becomes a line of a
+journal on the dataset volume. A run that was killed leaves the file, and the next run lists only
+the other archives. A line has a checksum: one that was cut off, or that two runs have mixed, is
+ignored. The name of the file is a hash of all by which a change of the source is noticed.
 """
 
 import hashlib
+import json
 import os
+import stat
 import struct
+import threading
+import zlib
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads import files
-from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare import heif
+from imagenet_workloads.errors import InputError, StorageError
+from imagenet_workloads.prepare import transcode
 from imagenet_workloads.prepare.entry_names import IMAGE_SUFFIXES
 from imagenet_workloads.prepare.layouts.choice import count
-from imagenet_workloads.prepare.source import Image, Notes, Source
+from imagenet_workloads.prepare.source import Image, Journal, Notes, Source
 
 _ROW = struct.Struct("<QQI")
 # Bytes to read for a row: its fixed part and nearly every name.
@@ -142,8 +153,8 @@ def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) 
     result = Scan(rows)
     result.notes.report = listed
     for number, image in enumerate(source.scan(result.notes), 1):
-        if image[1][-5:].lower() in heif.SUFFIXES:
-            heif.require_decoder(image.name, source.where)
+        if image[1][-5:].lower() in transcode.HEIF_SUFFIXES:
+            transcode.require_decoder(image.name, source.where)
         result.add(image)
         if number % REPORT_EVERY == 0 and not result.notes.reported:
             listed(REPORT_EVERY, result.notes.share)
@@ -166,3 +177,120 @@ def _instead(notes: Notes) -> str:
         ignored = count(notes.ignored, "file")
         found.append(f"{ignored} that {verb} not named like images ({suffixes})")
     return f", only {' and '.join(found)}; give a folder or archive that does" if found else ""
+
+
+_PREFIX = ".listing-"
+# Of the lines: others are those of another release.
+_VERSION = 2
+# A job may be suspended for days.
+KEPT_SECONDS = 14 * 24 * 3600
+
+
+class ListingJournal(Journal):
+    """The archives of a source that are listed, in a file; may be used from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a journal, or begin one.
+
+        Raises:
+            StorageError: The volume cannot be written.
+        """
+        self._path = path
+        self._lock = threading.Lock()
+        self._places: dict[str, tuple[int, int]] = {}
+        with files.storage_errors(path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        line, end = b"\n", 0
+        with files.storage_errors(path), path.open("rb") as file:
+            for line in file:
+                start, end = end, end + len(line)
+                checksum, entry = line[:8], line[9:].removesuffix(b"\n")
+                if b"%08x" % zlib.crc32(entry) == checksum:
+                    self._places[json.loads(entry)[0]] = (start + 9, len(entry))
+            if not line.endswith(b"\n"):
+                os.write(self._descriptor, b"\n")
+
+    def listed(self, archive: str, scan: Callable[[Notes], str]) -> tuple[str, Notes]:
+        """Return the images of an archive as JSON, and the notes of their scan.
+
+        Args:
+            archive: What identifies it within the source, with its size.
+            scan: Lists it, if no run has before.
+
+        Raises:
+            InputError: It cannot be listed.
+            StorageError: The volume is full.
+        """
+        if archive in self._places:
+            start, size = self._places[archive]
+            _, images, suffixes, empty = json.loads(os.pread(self._descriptor, size, start))
+            return images, Notes(sum(suffixes.values()), Counter(suffixes), empty)
+        notes = Notes()
+        images = scan(notes)
+        added = json.dumps([archive, images, notes.suffixes, notes.empty]).encode()
+        line = b"%08x %s\n" % (zlib.crc32(added), added)
+        with self._lock, files.storage_errors(self._path):
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+        return images, notes
+
+    def remove(self) -> None:
+        """Delete the file: the plan has all of it."""
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+@contextmanager
+def kept_listing(source: Source, folder: Path) -> Iterator[None]:
+    """Have the scans of a source in the block go on where an earlier run was killed.
+
+    Args:
+        source: Of any kind; those that are not of many archives keep nothing.
+        folder: On the dataset volume.
+
+    Raises:
+        StorageError: The volume cannot be written.
+    """
+    name = _name(source)
+    if name is None:
+        yield
+        return
+    with files.storage_errors(folder):
+        now = files.volume_clock(folder)
+        for entry in os.scandir(folder):
+            if entry.name.startswith(_PREFIX):
+                with suppress(FileNotFoundError):
+                    if now - entry.stat(follow_symlinks=False).st_mtime > KEPT_SECONDS:
+                        Path(entry.path).unlink()
+    journal = ListingJournal(folder / name)
+    source.journal = journal
+    try:
+        yield
+        journal.remove()
+    except StorageError:
+        # A full volume needs the room.
+        journal.remove()
+        raise
+    finally:
+        source.journal = Journal()
+        journal.close()
+
+
+def _name(source: Source) -> str | None:
+    """The name of a source's journal; None if it keeps none, or its change would not be noticed."""
+    if source.identity is None:
+        return None
+    identity: list[Any] = [_VERSION, source.where, dict(source.identity)]
+    if not source.identity:
+        try:
+            found = Path(source.where).stat()
+        except OSError:
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        identity += [found.st_ino, found.st_size, found.st_mtime_ns]
+    return f"{_PREFIX}{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}"

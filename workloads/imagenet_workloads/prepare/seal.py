@@ -6,8 +6,10 @@ A dataset without dataset.json is never read.
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,12 @@ from imagenet_workloads import files
 from imagenet_workloads.dataset import Dataset, Shard, Split
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare import limits, shards
+from imagenet_workloads.prepare import checks, shards
 from imagenet_workloads.prepare import plan as plans
-from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
 from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedShard
-from imagenet_workloads.prepare.shards import Sidecar, SkippedImage
+from imagenet_workloads.prepare.shards import ChannelStatistics, Sidecar, SkippedImage
+from imagenet_workloads.prepare.sources.synthetic import SyntheticSource
+from imagenet_workloads.records.image_list import read_image_list
 
 REPORT = "skipped.jsonl"
 BOXES = "boxes.jsonl"
@@ -50,23 +53,53 @@ def run(data: Path, key: str, threads: int) -> None:
         _log.info("%s is already sealed", dataset)
         return
     files.make_folder(dataset)
-    sidecars = _check_all(dataset, plan, threads)
+    missing = [shard.name for shard in plan.shards if not shards.is_whole(dataset, shard)]
+    if missing:
+        raise InputError(
+            f"{dataset}: {len(missing)} of {len(plan.shards)} shards are not complete: "
+            f"{', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}; run imagenet-pack again"
+        )
+    with ThreadPoolExecutor(threads, thread_name_prefix="seal") as pool:
+        checked = pool.map(lambda shard: _check(dataset, plan, shard), plan.shards)
+        sidecars = {one.name: sidecar for one, sidecar in zip(plan.shards, checked, strict=True)}
     skipped = [image for sidecar in sidecars.values() for image in sidecar.skipped]
     if skipped:
         lines = [json.dumps(image.to_document()) + "\n" for image in skipped]
         files.write_file(dataset / REPORT, "".join(lines).encode())
-    allowed = limits.read(dataset, plan.images())
+    allowed = shards.read_limit(dataset, plan.images())
     if len(skipped) > allowed:
-        raise limits.too_many(
+        raise shards.too_many(
             skipped, plan.images(), allowed, f"the dataset, all named in {dataset / REPORT}"
         )
     boxes = _write_boxes(dataset, plan, sidecars)
     sealed = _dataset(plan, sidecars, skipped, boxes)
     _require_images(sealed, plan)
+    sealed = _checked(dataset, plan, sealed)
     # Before the dataset is sealed, because no run cleans up after that.
     files.sweep(dataset, older_than=0)
     files.write_file(dataset / datasets.FILE_NAME, sealed.to_json().encode())
     _log.info("%s is sealed: %d images", dataset, sealed.train.images + sealed.validation.images)
+
+
+def _checked(dataset: Path, plan: Plan, sealed: Dataset) -> Dataset:
+    """Check the images, write the report of those that look alike, and return the description."""
+    begin = time.monotonic()
+    # Synthetic images are variations of one pattern a class.
+    compares = plan.sources[TRAIN]["kind"] != SyntheticSource.kind
+    checked = checks.check_shards(
+        sealed, lambda shard: read_image_list(dataset / shard.record), compares=compares
+    )
+    if checked is None:
+        _log.info("the images are not compared: an older version has packed some of the shards")
+        return sealed
+    findings = checked.findings
+    _log.info("compared %d images in %.1f s", findings.compared, time.monotonic() - begin)
+    for warning in findings.warnings:
+        _log.warning("%s", warning)
+    if checked.pairs:
+        lines = (json.dumps(pair).encode() + b"\n" for pair in checked.pairs)
+        files.write_chunks(dataset / checks.REPORT, lines)
+    return replace(sealed, findings=findings)
 
 
 def verify(data: Path, key: str, threads: int) -> None:
@@ -164,9 +197,16 @@ def _damage(dataset: Path, shard: Shard) -> str:
             pass
         if digest.hexdigest() != shard.sha256:
             return "its checksum is wrong"
-        recorded = shards.index_sha256(path.with_suffix(".json"))
-        if shard.index and recorded not in (None, _sha256(dataset / shard.index)):
+        sidecar = shards.read_if_possible(path.with_suffix(".json"))
+        if sidecar is None:
+            return ""
+        if shard.index and sidecar.index_sha256 not in (None, _sha256(dataset / shard.index)):
             return "its index is damaged"
+        if shard.image_list and sidecar.image_list_sha256 not in (
+            None,
+            _sha256(dataset / shard.image_list),
+        ):
+            return "its list of images is damaged"
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
     return ""
@@ -194,18 +234,6 @@ def _require_images(sealed: Dataset, plan: Plan) -> None:
         )
 
 
-def _check_all(dataset: Path, plan: Plan, threads: int) -> dict[str, Sidecar]:
-    missing = [shard.name for shard in plan.shards if not shards.is_whole(dataset, shard)]
-    if missing:
-        raise InputError(
-            f"{dataset}: {len(missing)} of {len(plan.shards)} shards are not complete: "
-            f"{', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}; run imagenet-pack again"
-        )
-    with ThreadPoolExecutor(threads, thread_name_prefix="seal") as pool:
-        checked = pool.map(lambda shard: _check(dataset, plan, shard), plan.shards)
-        return {shard.name: sidecar for shard, sidecar in zip(plan.shards, checked, strict=True)}
-
-
 def _check(dataset: Path, plan: Plan, shard: PlannedShard) -> Sidecar:
     """Read a whole shard and compare it with its sidecar.
 
@@ -229,22 +257,20 @@ def _difference(dataset: Path, plan: Plan, shard: PlannedShard, sidecar: Sidecar
         records = shard.format.count_records(_blocks(dataset / shard.record, digest))
     except ValueError as error:
         return str(error)
+    of_index, of_list = sidecar.index_sha256, sidecar.image_list_sha256
+    is_index_whole = of_index is None or of_index == _sha256(dataset / shard.index)
+    is_list_whole = of_list is None or of_list == _sha256(dataset / shard.image_list)
     checks = (
         (sidecar.key == plan.key, "it belongs to another dataset"),
         (digest.hexdigest() == sidecar.record_sha256, "its checksum is wrong"),
-        (_is_index_whole(dataset, shard, sidecar), "its index is damaged"),
+        (is_index_whole, "its index is damaged"),
+        (is_list_whole, "its list of images is damaged"),
         (records == sidecar.records, "its number of records is wrong"),
         (records + len(sidecar.skipped) == shard.images, "it lacks images"),
         (sum(sidecar.per_class) == records, "its images of each class do not add up"),
         (len(sidecar.per_class) == len(plan.classes), "its number of classes is wrong"),
     )
     return next((message for right, message in checks if not right), "")
-
-
-def _is_index_whole(dataset: Path, shard: PlannedShard, sidecar: Sidecar) -> bool:
-    if sidecar.index_sha256 is None:
-        return True
-    return sidecar.index_sha256 == _sha256(dataset / shard.index)
 
 
 def _sha256(path: Path) -> str:
@@ -330,6 +356,7 @@ def _split(plan: Plan, sidecars: dict[str, Sidecar], split: str) -> Split:
                 part.records,
                 part.bytes,
                 part.record_sha256,
+                None if part.image_list_sha256 is None else shard.image_list,
             )
             for shard, part in zip(planned, parts, strict=True)
         ),

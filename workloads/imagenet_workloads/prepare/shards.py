@@ -1,15 +1,104 @@
-"""The sidecar of a shard, which is written last, when the shard is complete."""
+"""The sidecar of a shard, which is written last, when the shard is complete.
+
+It has the sums for the colours' mean and deviation, and the damaged images. How many of these may
+be left out is in `limits.json` beside the plan. That is no part of the plan and the key, because it
+changes no byte of a dataset: a run with a higher limit continues with the existing shards.
+"""
 
 import json
+import logging
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import cv2
+import numpy as np
+
+from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.channel_statistics import ChannelStatistics
+from imagenet_workloads.prepare.codecs.codec import Pixels
 from imagenet_workloads.prepare.plan import Plan, PlannedShard
+from imagenet_workloads.prepare.stores.blob import readable
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class ChannelStatistics:
+    """Sums over sampled pixels of images, for red, green and blue.
+
+    Attributes:
+        points: The number of pixels.
+        sums: The sums of their values, 0 to 255.
+        squares: The sums of the values' squares.
+    """
+
+    points: int = 0
+    sums: Triple = (0, 0, 0)
+    squares: Triple = (0, 0, 0)
+
+    @classmethod
+    def of(cls, images: Sequence[Pixels]) -> Self:
+        """Return the sums over the pixels of images, each height x width x RGB."""
+        if not images:
+            return cls()
+        points = np.concatenate([pixels.reshape(-1, 1, 3) for pixels in images])
+        # OpenCV sums in doubles, which are exact for integers of this size.
+        red, green, blue, _ = cv2.sumElems(points)
+        squares = cv2.multiply(points, points, dtype=cv2.CV_32F)
+        red2, green2, blue2, _ = cv2.sumElems(squares)
+        sums, sums2 = (int(red), int(green), int(blue)), (int(red2), int(green2), int(blue2))
+        return cls(len(points), sums, sums2)
+
+    def __add__(self, other: "ChannelStatistics") -> "ChannelStatistics":
+        return ChannelStatistics(
+            self.points + other.points,
+            _added(self.sums, other.sums),
+            _added(self.squares, other.squares),
+        )
+
+    def mean(self) -> tuple[float, float, float]:
+        """The mean of each colour; 0 without pixels."""
+        red, green, blue = (value / max(1, self.points) for value in self.sums)
+        return red, green, blue
+
+    def std(self) -> tuple[float, float, float]:
+        """The standard deviation of each colour."""
+        # Integers up to the root: the difference of two large floats would lose digits.
+        red, green, blue = (
+            math.sqrt(self.points * square - value * value) / max(1, self.points)
+            for value, square in zip(self.sums, self.squares, strict=True)
+        )
+        return red, green, blue
+
+    def to_document(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {"points": self.points, "sums": list(self.sums), "squares": list(self.squares)}
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        """Parse the result of `to_document`.
+
+        Raises:
+            InputError: A field is missing or invalid.
+        """
+        return cls(fields.integer("points"), _triple(fields, "sums"), _triple(fields, "squares"))
+
+
+def _added(one: Triple, other: Triple) -> Triple:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
+def _triple(fields: Fields, name: str) -> Triple:
+    values = fields.integers(name)
+    if len(values) != 3:
+        raise fields.wrong(name, "must be three whole numbers, one a colour")
+    return values[0], values[1], values[2]
+
 
 VERSION = 1
 
@@ -52,6 +141,7 @@ class Sidecar:
         bytes: The length of the file of records.
         record_sha256: The hex SHA-256 of the file of records.
         index_sha256: The hex SHA-256 of its index; None if an older version wrote none.
+        image_list_sha256: That of the list of its images; likewise.
         per_class: The images of each class, by label.
         statistics: The statistics of the images' colours.
         skipped: The damaged images that were skipped.
@@ -67,6 +157,7 @@ class Sidecar:
     statistics: ChannelStatistics
     skipped: tuple[SkippedImage, ...]
     boxes: tuple[ImageBoxes, ...] = ()
+    image_list_sha256: str | None = None
 
     def to_json(self) -> str:
         """Return the text of the sidecar; equal shards have equal bytes."""
@@ -76,13 +167,16 @@ class Sidecar:
             "records": self.records,
             "bytes": self.bytes,
             "sha256": self.record_sha256,
-            **({} if self.index_sha256 is None else {"indexSha256": self.index_sha256}),
+            **{name: value for name, value in self._beside().items() if value is not None},
             "perClass": list(self.per_class),
             "channels": self.statistics.to_document(),
             "skipped": [image.to_document() for image in self.skipped],
             **({"boxes": [image.to_document() for image in self.boxes]} if self.boxes else {}),
         }
         return json.dumps(document) + "\n"
+
+    def _beside(self) -> dict[str, str | None]:
+        return {"indexSha256": self.index_sha256, "imageListSha256": self.image_list_sha256}
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
@@ -98,7 +192,8 @@ class Sidecar:
             records=fields.integer("records"),
             bytes=fields.integer("bytes"),
             record_sha256=fields.text("sha256"),
-            index_sha256=fields.text("indexSha256") if fields.has("indexSha256") else None,
+            index_sha256=_sha256(fields, "indexSha256"),
+            image_list_sha256=_sha256(fields, "imageListSha256"),
             per_class=fields.integers("perClass"),
             statistics=ChannelStatistics.from_fields(fields.object("channels")),
             skipped=tuple(
@@ -110,6 +205,10 @@ class Sidecar:
                 for image in (fields.objects("boxes") if fields.has("boxes") else ())
             ),
         )
+
+
+def _sha256(fields: Fields, name: str) -> str | None:
+    return fields.text(name) if fields.has(name) else None
 
 
 def read(dataset: Path, shard: PlannedShard) -> Sidecar:
@@ -125,10 +224,10 @@ def read(dataset: Path, shard: PlannedShard) -> Sidecar:
     return sidecar
 
 
-def index_sha256(sidecar: Path) -> str | None:
-    """Return the checksum of a shard's index; None if the sidecar has none or cannot be read."""
+def read_if_possible(sidecar: Path) -> Sidecar | None:
+    """Read a sidecar by its path; None if it cannot be read."""
     try:
-        return Sidecar.from_fields(Fields.read(sidecar)).index_sha256
+        return Sidecar.from_fields(Fields.read(sidecar))
     except InputError:
         return None
 
@@ -137,14 +236,15 @@ def is_whole(dataset: Path, shard: PlannedShard) -> bool:
     """Whether a shard is complete: it has a sidecar, and the files in it.
 
     A sidecar that cannot be read, as one that was cut off, is as good as none. A shard of an older
-    version is complete without an index.
+    version is complete without an index, or without a list of its images.
     """
     if not (dataset / shard.sidecar).exists():
         return False
     try:
         sidecar = read(dataset, shard)
         has_index = sidecar.index_sha256 is None or (dataset / shard.index).exists()
-        return has_index and sidecar.bytes == (dataset / shard.record).stat().st_size
+        has_list = sidecar.image_list_sha256 is None or (dataset / shard.image_list).exists()
+        return has_index and has_list and sidecar.bytes == (dataset / shard.record).stat().st_size
     except (FileNotFoundError, InputError):
         return False
 
@@ -154,3 +254,94 @@ def bytes_present(dataset: Path, plan: Plan) -> int:
     return sum(
         (dataset / shard.record).stat().st_size for shard in plan.shards if is_whole(dataset, shard)
     )
+
+
+_LIMITS = "limits.json"
+_NAMED = 10
+_NAMED_CLASSES = 10
+
+_log = logging.getLogger(__name__)
+
+
+def write_limit(dataset: Path, max_skipped_fraction: float) -> None:
+    """Says how large a share of the images may be damaged; the latest run's word counts.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    content = json.dumps({"maxSkippedFraction": max_skipped_fraction}).encode() + b"\n"
+    path = dataset / _LIMITS
+    if not path.exists() or path.read_bytes() != content:
+        files.write_file(path, content)
+
+
+def read_limit(dataset: Path, images: int) -> int:
+    """How many of so many images may be damaged.
+
+    Raises:
+        InputError: limits.json is missing or wrong.
+    """
+    fields = Fields.read(dataset / _LIMITS)
+    fraction = fields.values.get("maxSkippedFraction")
+    if not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
+        raise fields.wrong("maxSkippedFraction", "must be a number from 0 to 1")
+    return allowed_images(fraction, images)
+
+
+def allowed_images(max_skipped_fraction: float, images: int) -> int:
+    """How many images such a share of them is, rounded down."""
+    # 0.29 * 100 is a little less than 29.
+    return math.floor(max_skipped_fraction * images + 1e-9)
+
+
+def too_many(skipped: Sequence[SkippedImage], images: int, allowed: int, where: str) -> InputError:
+    """The error for more damaged images than are allowed; the caller raises it.
+
+    The log or the report has those that it does not name.
+    """
+    first = "; ".join(f"{readable(image.name)}: {image.reason}" for image in skipped[:_NAMED])
+    return InputError(
+        f"{len(skipped)} damaged images in {where}, and {allowed} of {images} are allowed "
+        f"({first}{'; …' if len(skipped) > _NAMED else ''}); mend or remove them, or raise "
+        "--max-skipped-fraction (maxSkippedFraction)"
+    )
+
+
+def check_unknown_labels(
+    where: str,
+    unknown: Counter[str],
+    class_names: Sequence[str],
+    images: int,
+    allowed: int,
+    remedy: str = "correct the labels",
+) -> None:
+    """Says which classes of the validation images the training images lack.
+
+    Args:
+        where: their label file, or their source if its folders are their classes.
+        unknown: its images of each such class.
+        class_names: of the training images.
+        images: all validation images.
+        allowed: how many may be left out.
+        remedy: what the user can do.
+
+    Raises:
+        InputError: there are more.
+    """
+    count = unknown.total()
+    if not count:
+        return
+    similar = {name.strip().casefold(): name for name in class_names}
+    first = []
+    for name, number in unknown.most_common(_NAMED_CLASSES):
+        meant = similar.get(name.strip().casefold())
+        hint = "" if meant is None else f"; the training images have {meant}"
+        first.append(f"{readable(name)} ({number} {'image' if number == 1 else 'images'}{hint})")
+    named = ", ".join(first) + (", …" if len(unknown) > len(first) else "")
+    lacking = f"{count} of {images} validation images are of classes that the training images lack"
+    if count > allowed:
+        raise InputError(
+            f"{where}: {lacking}, and {allowed} are allowed: {named}; {remedy}, or raise "
+            "--max-skipped-fraction (maxSkippedFraction)"
+        )
+    _log.warning("%s: %s, and left out: %s", where, lacking, named)

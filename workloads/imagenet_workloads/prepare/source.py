@@ -151,6 +151,10 @@ class Notes:
         self.suffixes[suffix] += files
 
 
+LARGEST_ANNOTATION = 1 << 16
+"""The most bytes of an annotation; those of ILSVRC have at most a few thousand."""
+
+
 class Annotations(Protocol):
     """The annotations of images, one file for each image; iterates over names and contents.
 

@@ -1,19 +1,33 @@
-"""Splits images into training and validation, as pure functions of numbers.
+"""The images of each split: which of a source's train, which validate, and in which order.
 
 Rare classes are dropped, and a label is the position of a class among the sorted names of the
 others. The validation images of each class are drawn by the seed. Each split is shuffled once, so
-that sequential reads of its shards are random.
+that sequential reads of its shards are random, and its first images are a random sample: index
+chooses the codec by it, and estimates the space and the time that packing takes.
 """
 
 import hashlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from imagenet_workloads.errors import InputError
+from imagenet_workloads.prepare import shards
+from imagenet_workloads.prepare.bounding_boxes import AnnotatedImage, Boxes
+from imagenet_workloads.prepare.codecs.codec import Codec, Recipe
+from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, Plan, PlannedImage, PlannedShard
+from imagenet_workloads.prepare.scan import Scan
+from imagenet_workloads.prepare.source import Location, ReadingEstimate, Source
+from imagenet_workloads.prepare.sources.opening import sample_size, seconds_to_read
+from imagenet_workloads.prepare.stores.blob import DamagedImageError
+from imagenet_workloads.prepare.transcode import LARGEST_FILE, read_image, transcode
+from imagenet_workloads.records.format import Format
 
 Numbers = npt.NDArray[np.uint32]
 
@@ -82,30 +96,29 @@ def draw(
         InputError: A class would have no training image.
     """
     if per_class == 0:
-        return np.flatnonzero(classes.labels[class_of] != DROPPED).astype(np.uint32), _none()
+        all_images = np.flatnonzero(classes.labels[class_of] != DROPPED).astype(np.uint32)
+        return all_images, np.empty(0, np.uint32)
     # 0: not in the dataset, 1: training, 2: validation.
     role = (classes.labels != DROPPED).astype(np.uint8)[class_of]
     order = np.argsort(class_of, kind="stable").astype(np.uint32)
     start = 0
     for number, count in enumerate(np.bincount(class_of, minlength=len(found)).tolist()):
         if classes.labels[number] != DROPPED:
-            role[order[start + _draw_class(found[number], count, per_class, seed)]] = 2
+            if count <= per_class:
+                raise InputError(
+                    f"the class {found[number]} has {count} images, and the validation needs "
+                    f"{per_class} of each class; lower --validation-per-class "
+                    "(validation.split.imagesPerClass), or raise --min-images-per-class "
+                    "(minImagesPerClass)"
+                )
+            drawn = _generator(seed, found[number]).choice(count, per_class, replace=False)
+            role[order[start + drawn]] = 2
         start += count
     del order
     return (
         np.flatnonzero(role == 1).astype(np.uint32),
         np.flatnonzero(role == 2).astype(np.uint32),
     )
-
-
-def _draw_class(name: str, count: int, per_class: int, seed: int) -> npt.NDArray[np.int64]:
-    if count <= per_class:
-        raise InputError(
-            f"the class {name} has {count} images, and the validation needs {per_class} of each "
-            "class; lower --validation-per-class (validation.split.imagesPerClass), or raise "
-            "--min-images-per-class (minImagesPerClass)"
-        )
-    return _generator(seed, name).choice(count, per_class, replace=False)
 
 
 def shuffle(images: Numbers, seed: int, split: str) -> Numbers:
@@ -139,5 +152,181 @@ def _generator(seed: int, purpose: str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
 
 
-def _none() -> Numbers:
-    return np.empty(0, np.uint32)
+_log = logging.getLogger(__name__)
+
+# A label for itself takes NumPy as long as hundreds at once.
+_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class Part:
+    """The images of one split.
+
+    Attributes:
+        source: Their source.
+        scan: of the source.
+        numbers: The images in the scan, in the order of their keys.
+        class_of: The class of each image of the scan, as a number.
+        labels: The label of each such number.
+        unknown: images left out, by the class that the training images lack.
+    """
+
+    source: Source
+    scan: Scan
+    numbers: Numbers
+    class_of: npt.NDArray[Any]
+    labels: npt.NDArray[np.int64]
+    unknown: Mapping[str, int] = field(default_factory=dict)
+
+    def locations(self, start: int, end: int) -> Iterator[Location]:
+        """Yield where the images at these positions of `numbers` are."""
+        for number in self.numbers[start:end]:
+            offset, size, name = self.scan.row(int(number))
+            yield Location(name, offset, size)
+
+    def planned(self, start: int, end: int) -> Iterator[PlannedImage]:
+        """Yield the images at these positions of `numbers`."""
+        for first in range(start, end, _AT_ONCE):
+            numbers = self.numbers[first : min(first + _AT_ONCE, end)]
+            labels = self.labels[self.class_of[numbers]]
+            found = zip(numbers.tolist(), labels.tolist(), strict=True)
+            for position, (number, label) in enumerate(found, first):
+                yield PlannedImage(position, label, *self.scan.row(number))
+
+
+def count_boxes(boxes: Boxes, classes: Sequence[str], parts: dict[str, Part]) -> dict[str, int]:
+    """Return the counts of the boxes of all planned images.
+
+    Raises:
+        InputError: None of the images has an annotation.
+    """
+    images = (
+        AnnotatedImage(classes[image.label], image.name, name == VALIDATION)
+        for name, part in parts.items()
+        for image in part.planned(0, len(part.numbers))
+    )
+    counts = boxes.count(images, frozenset(classes))
+    _log.info("%s", ", ".join(f"{name} {count}" for name, count in counts.items()))
+    return counts
+
+
+def planned_images(
+    plan: Plan, parts: dict[str, Part], boxes: Boxes | None
+) -> dict[str, Iterator[PlannedImage]]:
+    """Return the images of each shard, in their order, with their boxes if there are any."""
+    images: dict[str, Iterator[PlannedImage]] = {}
+    for shard, start, end in _ranges(plan):
+        found = parts[shard.split].planned(start, end)
+        if boxes is not None:
+            found = boxes.added(found, plan.classes, shard.split == VALIDATION)
+        images[shard.name] = found
+    return images
+
+
+def reading(
+    plan: Plan, parts: dict[str, Part], dataset: Path, listing: int
+) -> ReadingEstimate | None:
+    """Return what reading the images of the missing shards in one pod takes.
+
+    Requests and bytes are those of the plan, and only the time is an estimate. None if no image is
+    read from a server or bucket.
+
+    Args:
+        plan: The plan.
+        parts: The images of each split.
+        dataset: The dataset's folder, which need not exist.
+        listing: The requests that index has sent.
+
+    Raises:
+        InputError: They are more than the source may take.
+    """
+    needed = {
+        split: (0, 0)
+        for split, part in parts.items()
+        if part.source.reads_at_once > 1 or part.source.limit is not None
+    }
+    for shard, start, end in _ranges(plan):
+        if shard.split in needed and not shards.is_whole(dataset, shard):
+            part, before = parts[shard.split], needed[shard.split]
+            more = part.source.requests_to_read(part.locations(start, end))
+            needed[shard.split] = before[0] + more[0], before[1] + more[1]
+    requests = sum(more for more, _ in needed.values())
+    source = parts[TRAIN].source
+    if source.limit is not None:
+        source.limit.require_plan(source.where, listing, requests)
+    seconds = 0
+    for split, (count, bytes) in needed.items():
+        part = parts[split]
+        sample = list(part.locations(0, sample_size(part.source)))
+        seconds += seconds_to_read(part.source, sample, bytes) if count else 0
+    bytes = sum(more for _, more in needed.values())
+    return ReadingEstimate(requests, bytes, seconds) if requests else None
+
+
+def _ranges(plan: Plan) -> Iterator[tuple[PlannedShard, int, int]]:
+    """Yield each shard, and which images of its split it has."""
+    ends = {TRAIN: 0, VALIDATION: 0}
+    for shard in plan.shards:
+        start = ends[shard.split]
+        ends[shard.split] = start + shard.images
+        yield shard, start, ends[shard.split]
+
+
+SIZE = 32
+# Larger images than these together are read again, rather than kept in memory.
+_MOST_KEPT = 64 << 20
+# The relative error of an estimate.
+_MARGIN = 1.1
+
+
+class SourceSample:
+    """The first images of a split.
+
+    Attributes:
+        images: The number of images of the split.
+    """
+
+    def __init__(self, part: Part) -> None:
+        """Read nothing yet; the split has at least one image, and is shuffled."""
+        self._part = part
+        self._kept: dict[int, bytes] = {}
+        self.images = len(part.numbers)
+
+    def read(self) -> Iterator[tuple[int, bytes | None]]:
+        """Yield the size of each image in bytes, and its content; None if it cannot be read.
+
+        Raises:
+            InputError: The source has changed since it was listed.
+        """
+        for number, (name, offset, size) in enumerate(self._part.locations(0, SIZE)):
+            content = self._kept.get(number)
+            if content is None:
+                try:
+                    content = read_image(self._part.source, name, offset, size)
+                except (DamagedImageError, PermissionError):
+                    yield size if size <= LARGEST_FILE else 0, None
+                    continue
+                if sum(map(len, self._kept.values())) + len(content) <= _MOST_KEPT:
+                    self._kept[number] = content
+            yield size, content
+
+
+def estimate_bytes(sample: SourceSample, recipe: Recipe, codec: Codec, format: Format) -> int:
+    """Return the approximate bytes of the shards of a split, by transcoding a sample of its images.
+
+    Formulas by pixels and quality are wrong by a factor of two for some collections. A sample is
+    more exact, and it shows early if a codec does not work or all images are damaged.
+
+    Args:
+        sample: Some images of the split.
+        recipe: How they are converted.
+        codec: The codec.
+        format: of the shards.
+    """
+    made = []
+    for size, image in sample.read():
+        try:
+            made.append(size if image is None else len(transcode(image, recipe, codec).jpeg))
+        except DamagedImageError:
+            made.append(size)
+    return int(_MARGIN * sample.images * (np.mean(made) + format.overhead))

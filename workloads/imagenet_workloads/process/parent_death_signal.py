@@ -1,7 +1,7 @@
 """Ends a process with its parent, even after kill -9.
 
 `pid1` calls it in the child that it forks. A parent with threads may not run Python between `fork`
-and `exec`, so `slots.launcher` starts commands by this module as a program:
+and `exec`, so `slots` starts commands by this module as a program:
 
     python -m imagenet_workloads.process.parent_death_signal PARENT COMMAND ARGUMENT…
 """

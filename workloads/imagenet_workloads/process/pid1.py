@@ -3,7 +3,8 @@
 A scheduler or server stays in C++, where Python's signal handlers never run. PID 1 ignores signals
 without a handler, so SIGTERM would have no effect until the grace period is over. So a child does
 the work, for which SIGTERM has its default effect. This process never imports MXNet. It forwards
-signals, reaps processes, keeps the last lines of a failed child, and exits as it did.
+signals, reaps processes, keeps the last lines of a failed child, and exits as it did. Beside rank 0
+it also starts the process that tracks the training (`side_process`).
 """
 
 import os
@@ -14,11 +15,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn, Self
 
 from imagenet_spec.names import ATTEMPTS_FOLDER, IMAGENET_ATTEMPT, IMAGENET_RESULTS, POD_NAME
 from imagenet_workloads.process.parent_death_signal import follow
 from imagenet_workloads.process.program import INTERRUPTED, TERMINATED, flush_or_drop
+from imagenet_workloads.process.side_process import SideProcess
 
 # The signals to forward; other signals have their default effect on both.
 FORWARDED = (
@@ -54,7 +57,6 @@ class LastLines:
     """
 
     def __init__(self, file: Path) -> None:
-        """Make the pipe; `file` gets the lines."""
         self._file, self._end = file, b""
         self._reading, self._writing = os.pipe()
 
@@ -107,15 +109,16 @@ class LastLines:
                 file.write("".join(f"{line}\n" for line in lines))
 
 
-def run_in_child(body: Callable[[], int], last_lines: LastLines | None = None) -> int:
+def run_in_child(
+    body: Callable[[], int],
+    last_lines: LastLines | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> int:
     """Run `body` in a forked child; return its exit code (128 + N if signal N ended it).
 
     The caller must be the only thread. The child ends with `os._exit`, because destructors may wait
-    for other members. It is killed when this process is killed.
-
-    Args:
-        body: Returns an exit code.
-        last_lines: Keeps the end of the child's standard error.
+    for other members. It is killed when this process is killed. The variables may ask for a side
+    process.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -129,26 +132,33 @@ def run_in_child(body: Callable[[], int], last_lines: LastLines | None = None) -
             last_lines.divert()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _end_with(body)
+    side = SideProcess.from_environment(variables)
     try:
         if last_lines is not None:
             last_lines.begin()
-        code = _serve(child, waited)
+        code: int | None = None
+        while code is None:
+            received = signal.sigwaitinfo(waited)
+            if received.si_signo == signal.SIGCHLD:
+                for process, ended_with in reap():
+                    if process == child:
+                        code = ended_with
+                    elif side is not None:
+                        side.reaped(process)
+                continue
+            if side is not None and received.si_signo == signal.SIGTERM:
+                side.kill()
+            if is_for_children(received):
+                os.kill(child, received.si_signo)
+        if side is not None and code != 0:
+            side.kill()
         if last_lines is not None:
             last_lines.finish(code)
+        if side is not None and code == 0:
+            side.finish(waited)
         return code
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _serve(child: int, waited: set[signal.Signals]) -> int:
-    while True:
-        received = signal.sigwaitinfo(waited)
-        if received.si_signo == signal.SIGCHLD:
-            for process, code in reap():
-                if process == child:
-                    return code
-        elif is_for_children(received):
-            os.kill(child, received.si_signo)
 
 
 def is_for_children(received: signal.struct_siginfo) -> bool:
@@ -182,12 +192,8 @@ def _end_with(body: Callable[[], int]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        _leave(code)
-
-
-def _leave(code: int) -> NoReturn:
-    """Exit with this code, even if the last output cannot be written."""
-    try:
-        flush_or_drop()
-    finally:
-        os._exit(code)
+        # Even if the last output cannot be written.
+        try:
+            flush_or_drop()
+        finally:
+            os._exit(code)

@@ -4,20 +4,78 @@ A `WorkloadError` becomes one line on stderr, the pod's termination message (whi
 reads from the container's status), and an exit code.
 """
 
+import json
 import os
+import re
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Never
 
 from imagenet_spec.names import IMAGENET_TERMINATION_LOG
-from imagenet_workloads.errors import StorageError, WorkloadError
-from imagenet_workloads.process import missing_library
+from imagenet_workloads.errors import InputError, StorageError, WorkloadError
+
+# The Debian package of each system library that a wheel needs.
+DEBIAN_PACKAGES = {
+    "libgomp.so.1": "libgomp1",
+    "libquadmath.so.0": "libquadmath0",
+    "libturbojpeg.so.0": "libturbojpeg0",
+}
+# Libraries that a GPU node mounts into its containers: another node may have them.
+_FROM_THE_NODE = ("libcuda.", "libnvidia-")
+# The dynamic loader's message, in an ImportError or, from ctypes, in an OSError.
+_NOT_FOUND = re.compile(r"(\S+\.so\S*): cannot open shared object file")
+_OWN_PACKAGE = __package__.partition(".")[0]
+_HOROVOD = "it is compiled, for Python 3.11: make install-horovod or make install-tensorflow"
+
+
+def explain_missing_library(error: Exception) -> WorkloadError | None:
+    """Return the error to report instead of the failed import of a library; None for other errors.
+
+    Another attempt would fail in the same way, so the new error is permanent and causes no restart.
+    The import of a module of this package is another error.
+    """
+    if isinstance(error, OSError | ImportError) and (found := _NOT_FOUND.search(str(error))):
+        library = found[1]
+        if library.startswith(_FROM_THE_NODE):
+            return WorkloadError(f"{library} is missing: this node has no GPU driver")
+        package = DEBIAN_PACKAGES.get(library)
+        command = f"type: apt-get install {package}" if package else "install its package"
+        return InputError(f"{library} is missing; {command}")
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        is_a_part = error.name != package and package != _OWN_PACKAGE
+        if is_a_part and find_spec(package) is not None:
+            return InputError(
+                f"the Python package {package} in {sys.prefix} has no {error.name}; install a "
+                "version that this project names in its requirements"
+            )
+        if package != _OWN_PACKAGE:
+            how = f"; {how}" if (how := _how_to_install(package)) else ""
+            return InputError(f"the Python package {package} is not installed in {sys.prefix}{how}")
+    return None
+
+
+def _how_to_install(package: str) -> str:
+    """Return how to install a framework, which a package's name alone does not say."""
+    # Imported here, because no program that succeeds needs them.
+    from imagenet_spec.frameworks import FRAMEWORKS
+    from imagenet_spec.frameworks.installation import pip_command
+
+    if package == "horovod":
+        return _HOROVOD
+    for name, framework in FRAMEWORKS.items():
+        if framework.module == package:
+            needed = framework.needs_python
+            return f"{f'it needs Python {needed}: ' if needed else 'type: '}{pip_command(name)}"
+    return ""
+
 
 TERMINATED = 128 + signal.SIGTERM
 INTERRUPTED = 128 + signal.SIGINT
@@ -29,15 +87,10 @@ TERMINATION_MESSAGE_BYTES = 4096
 def run_program(
     name: str, body: Callable[[], int | None], variables: Mapping[str, str] = os.environ
 ) -> int:
-    """Run `body`; return the exit code of the program.
+    """Run `body`; return the exit code of the program, which is `name` in messages.
 
     SIGTERM ends the body by SystemExit, so that `with` and `finally` blocks run (PID 1 would
-    otherwise ignore it). A body may set its own handler.
-
-    Args:
-        name: The program's name in messages, such as "imagenet-index".
-        body: Returns an exit code, or None for success.
-        variables: The environment, with the path of the termination log.
+    otherwise ignore it). A body may set its own handler. None is success.
     """
     explain = ""
     try:
@@ -48,7 +101,7 @@ def run_program(
     except KeyboardInterrupt:
         message, code = "interrupted", INTERRUPTED
     except Exception as error:
-        missing = missing_library.explain(error)
+        missing = explain_missing_library(error)
         if missing is not None:
             message, code = str(missing), missing.exit_code
         else:
@@ -82,18 +135,30 @@ def flush_or_drop() -> None:
                 os.dup2(nowhere.fileno(), stream.fileno())
 
 
-def write_termination_message(message: str, variables: Mapping[str, str] = os.environ) -> None:
-    """Write a program's result or error as its termination message.
-
-    Does nothing if IMAGENET_TERMINATION_LOG is not set.
+def leave_result(result: Mapping[str, object], optional: str = "") -> None:
+    """Print a program's result, one JSON object, and write it as the termination message.
 
     Args:
-        message: Up to 4096 bytes of UTF-8; Kubernetes truncates the rest.
-        variables: the environment.
+        result: what the operator reads.
+        optional: a field that is left out if the message would be too long with it.
 
     Raises:
         StorageError: The file cannot be written.
-        ValueError: The message is longer.
+        ValueError: The message is too long.
+    """
+    text = json.dumps(result)
+    if len(text) > TERMINATION_MESSAGE_BYTES:
+        text = json.dumps({name: value for name, value in result.items() if name != optional})
+    print(text, flush=True)
+    write_termination_message(text)
+
+
+def write_termination_message(message: str, variables: Mapping[str, str] = os.environ) -> None:
+    """Write a program's result or error as its termination message, if a file is named for it.
+
+    Raises:
+        StorageError: The file cannot be written.
+        ValueError: The message has more than the 4096 bytes that Kubernetes keeps.
     """
     path = variables.get(IMAGENET_TERMINATION_LOG)
     if not path:
@@ -116,9 +181,7 @@ def write_termination_message(message: str, variables: Mapping[str, str] = os.en
 def leave_message(message: str, variables: Mapping[str, str]) -> None:
     """Write the error of a program that fails, without changing its exit code.
 
-    Args:
-        message: Truncated to Kubernetes' limit, between two characters.
-        variables: the environment.
+    It is cut to Kubernetes' limit, between two characters.
     """
     shortened = message.encode()[:TERMINATION_MESSAGE_BYTES].decode(errors="ignore")
     try:

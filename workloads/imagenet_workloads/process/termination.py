@@ -36,12 +36,7 @@ class Termination:
     """
 
     def __init__(self, grace: float, is_hopeless: Callable[[], bool] = lambda: False) -> None:
-        """Set the behaviour after the signal.
-
-        Args:
-            grace: The seconds that a checkpoint may take.
-            is_hopeless: The attribute.
-        """
+        """A checkpoint may take `grace` seconds after the signal."""
         self._grace, self.is_hopeless = grace, is_hopeless
         self.is_writing: Callable[[], bool] = lambda: False
         self._heard = threading.Event()
@@ -89,7 +84,7 @@ class Termination:
                 _SHORTER_STEPS,
             )
 
-    def _why_too_late(self) -> str:
+    def why_too_late(self) -> str:
         """Return why no checkpoint was saved within the grace period, as far as it was measured."""
         if self._step_began is None:
             return "it was not written in time"
@@ -126,7 +121,7 @@ class Termination:
             end = time.monotonic() + self._grace
             while not self._left.wait(POLL_INTERVAL):
                 if time.monotonic() >= end:
-                    _log.warning("no checkpoint within %g s: %s", self._grace, self._why_too_late())
+                    _log.warning("no checkpoint within %g s: %s", self._grace, self.why_too_late())
                     break
                 if not self.is_writing() and self.is_hopeless():
                     _log.warning("no checkpoint: the peers are gone")

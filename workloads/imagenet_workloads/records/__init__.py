@@ -1,7 +1,7 @@
 """The records of a dataset: their formats, written and read, and where each record lies.
 
 A format is one module, which has both its writer and its reader: MXNet's `recordio`, and
-TensorFlow's `tfrecord` with `example`. All else uses only the interface in `format`. `split` finds
+TensorFlow's `tfrecord`. All else uses only the interface in `format`. `split` finds
 the records of files on a volume, `remote` those of a published dataset.
 """
 

@@ -1,7 +1,6 @@
 """The interface of a format: the suffix of its files, a writer, a check, and a reader."""
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import RawIOBase
@@ -17,7 +16,7 @@ INDEX_LINE = 32
 
 Chunks = list[bytes]
 
-# Reads a part of a record: from a byte on, so many.
+# Reads a part of a record: from an offset on, so many bytes.
 Read = Callable[[int, int], bytes]
 
 
@@ -35,13 +34,8 @@ class StoredImage(NamedTuple):
 
     Attributes:
         key: Its number in the split.
-        label: The position of its class.
-        class_name: The class.
-        class_words: What people call it; the class if there are no words.
+        class_words: What people call the class; its name if there are no words.
         name: The name of its file in the source, as bytes because it may not be UTF-8.
-        height: The height of the image in pixels.
-        width: likewise.
-        jpeg: The image.
         boxes: The boxes of its objects, as fractions of this image.
     """
 
@@ -103,11 +97,7 @@ class Format:
 
 
 class HashedFile:
-    """An append-only file and its checksum.
-
-    Attributes:
-        bytes: The bytes written so far.
-    """
+    """An append-only file, its bytes so far and their checksum."""
 
     def __init__(self, file: BinaryIO) -> None:
         """Take an empty file, which the caller closes."""
@@ -126,15 +116,18 @@ class HashedFile:
         return self._hash.hexdigest()
 
 
-class ShardWriter(ABC):
+class ShardWriter:
     """Appends images to a file of records, and lines of `key<TAB>byte offset` to its index.
 
     Attributes:
         records: The number of records so far.
     """
 
-    def __init__(self, record: BinaryIO, index: BinaryIO) -> None:
-        """Take two empty files, which the caller closes."""
+    def __init__(
+        self, encode: Callable[[StoredImage], Chunks], record: BinaryIO, index: BinaryIO
+    ) -> None:
+        """Take what encodes a record, and two empty files, which the caller closes."""
+        self._encode = encode
         self._record = HashedFile(record)
         self._index = HashedFile(index)
         self.records = 0
@@ -155,7 +148,7 @@ class ShardWriter(ABC):
         position = self.bytes
         for image in images:
             lines.append(b"%d\t%d\n" % (image.key, position))
-            record = self.encode(image)
+            record = self._encode(image)
             chunks += record
             position += sum(map(len, record))
         self._record.write(b"".join(chunks))
@@ -166,21 +159,11 @@ class ShardWriter(ABC):
         """Return the hex SHA-256 of the file of records and of its index."""
         return self._record.sha256(), self._index.sha256()
 
-    @staticmethod
-    @abstractmethod
-    def encode(image: StoredImage) -> Chunks:
-        """Return the chunks of a record.
-
-        Raises:
-            ValueError: The image is too large for a record.
-        """
-
 
 class Stream:
-    """Reads blocks of bytes in chunks of other lengths."""
+    """Reads blocks of bytes in chunks of other lengths; ValueError if fewer bytes remain."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
-        """Read nothing yet."""
         self._blocks = blocks
         self._block = b""
         self._position = 0
@@ -195,19 +178,11 @@ class Stream:
         return False
 
     def read(self, length: int) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            ValueError: Fewer remain.
-        """
+        """Return the next bytes."""
         return b"".join(self.chunks(length))
 
     def chunks(self, length: int) -> Iterator[bytes]:
-        """Yield the next bytes, in the available chunks.
-
-        Raises:
-            ValueError: Fewer remain.
-        """
+        """Yield the next bytes, in the available chunks."""
         while length:
             if self.at_end():
                 raise ValueError("the file ends inside a record")
@@ -217,11 +192,7 @@ class Stream:
             yield chunk
 
     def skip(self, length: int) -> None:
-        """Skip the next bytes.
-
-        Raises:
-            ValueError: Fewer remain.
-        """
+        """Skip the next bytes."""
         while length:
             if self.at_end():
                 raise ValueError("the file ends inside a record")

@@ -10,6 +10,7 @@ some, and the JPEG.
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from io import RawIOBase
 
 from imagenet_workloads.dataset import RECORD_IO
@@ -34,25 +35,13 @@ LARGEST_RECORD = (1 << 29) - 1
 WHOLE, FIRST, MIDDLE, LAST = range(4)
 
 
-class Writer(ShardWriter):
-    """Appends images to a .rec file and their offsets to its .idx file."""
-
-    @staticmethod
-    def encode(image: StoredImage) -> Chunks:
-        """Return the chunks of a record.
-
-        Raises:
-            ValueError: The image is too large for a record.
-        """
-        return encode(_IMAGE_HEADER.pack(0, image.label, image.key, 0), image.jpeg)
+def encode_image(image: StoredImage) -> Chunks:
+    """Return the chunks of an image's record; ValueError if it is too large for one."""
+    return encode(_IMAGE_HEADER.pack(0, image.label, image.key, 0), image.jpeg)
 
 
 def encode(header: bytes, image: bytes) -> list[bytes]:
-    """Return the bytes of one record, in chunks.
-
-    Args:
-        header: The first part of its data, of a length that is a multiple of 4.
-        image: The rest.
+    """Return the bytes of one record, in chunks; the length of `header` is a multiple of 4.
 
     Raises:
         ValueError: The data is too long for a record.
@@ -61,28 +50,22 @@ def encode(header: bytes, image: bytes) -> list[bytes]:
     if length > LARGEST_RECORD:
         raise ValueError(f"a record of {length} bytes; at most {LARGEST_RECORD} fit")
     if _MAGIC_BYTES in header or _MAGIC_BYTES in image:
-        return list(_encode_split(header + image))
+        chunks, start, flag_of_last = [], 0, WHOLE
+        data = header + image
+        position = data.find(_MAGIC_BYTES)
+        while position != -1:
+            if position % 4 == 0:
+                flag = FIRST if flag_of_last == WHOLE else MIDDLE
+                chunks.append(_HEAD.pack(MAGIC, flag << 29 | (position - start)))
+                chunks.append(data[start:position])
+                start, flag_of_last = position + len(_MAGIC_BYTES), LAST
+                position += 3
+            position = data.find(_MAGIC_BYTES, position + 1)
+        rest = data[start:]
+        head = _HEAD.pack(MAGIC, flag_of_last << 29 | len(rest))
+        return [*chunks, head, rest, bytes(-len(rest) % 4)]
     # The case of nearly every record; its image is not copied.
     return [_HEAD.pack(MAGIC, WHOLE << 29 | length) + header, image, bytes(-length % 4)]
-
-
-def _encode_split(data: bytes) -> Iterator[bytes]:
-    start, flag_of_last = 0, WHOLE
-    for position in _embedded_magics(data):
-        flag = FIRST if flag_of_last == WHOLE else MIDDLE
-        yield _HEAD.pack(MAGIC, flag << 29 | (position - start)) + data[start:position]
-        start, flag_of_last = position + len(_MAGIC_BYTES), LAST
-    rest = data[start:]
-    yield _HEAD.pack(MAGIC, flag_of_last << 29 | len(rest)) + rest + bytes(-len(rest) % 4)
-
-
-def _embedded_magics(data: bytes) -> Iterator[int]:
-    position = data.find(_MAGIC_BYTES)
-    while position != -1:
-        if position % 4 == 0:
-            yield position
-            position += 3
-        position = data.find(_MAGIC_BYTES, position + 1)
 
 
 def count_records(blocks: Iterator[bytes]) -> int:
@@ -109,25 +92,20 @@ def is_record_io(file: RawIOBase) -> bool:
 
 
 def offsets(file: RawIOBase) -> Iterator[int]:
-    """Walk over the headers and yield where each record begins.
-
-    Raises:
-        ValueError: it is not RecordIO.
-    """
+    """Walk over the headers and yield where each record begins."""
     offset = file.seek(0)
     while header := file.read(_HEAD.size):
-        flag, length = _piece(header)
+        try:
+            flag, length = _piece(header)
+        except ValueError as error:
+            raise ValueError(f"no record at byte {offset}: {error}") from None
         if flag in (WHOLE, FIRST):
             yield offset
         offset = file.seek(length + -length % 4, 1)
 
 
 def parse(record: bytes) -> LabelledImage:
-    """Return the image of a record.
-
-    Raises:
-        ValueError: the record is damaged.
-    """
+    """Return the image of a record."""
     pieces, offset, flag = [], 0, -1
     while offset < len(record) and flag not in (WHOLE, LAST):
         flag, length = _piece(record[offset : offset + _HEAD.size])
@@ -146,15 +124,7 @@ def parse(record: bytes) -> LabelledImage:
 
 
 def read_identity(read: Read, size: int) -> int:
-    """Return the identity of a record, as `parse` does, without reading its image.
-
-    Args:
-        read: returns bytes of the record, from an offset on, so many.
-        size: of the record.
-
-    Raises:
-        ValueError: the record is damaged.
-    """
+    """Return the identity of a record, as `parse` does, without reading its image."""
     head = read(0, min(size, _HEAD.size + _IMAGE_HEADER.size))
     _, length = _piece(head[: _HEAD.size])
     if length < _IMAGE_HEADER.size:
@@ -165,11 +135,7 @@ def read_identity(read: Read, size: int) -> int:
 
 
 def read_label(read: Read, size: int) -> int:
-    """Return the label of a record, as `parse` does, without reading its image.
-
-    Raises:
-        ValueError: the record is damaged.
-    """
+    """Return the label of a record, as `parse` does, without reading its image."""
     head = read(0, min(size, _HEAD.size + _IMAGE_HEADER.size))
     _, length = _piece(head[: _HEAD.size])
     if length >= _IMAGE_HEADER.size:
@@ -199,7 +165,7 @@ FORMAT = Format(
     suffix="rec",
     requires_index=True,
     overhead=_HEAD.size + _IMAGE_HEADER.size + 3 + INDEX_LINE,
-    writer=Writer,
+    writer=partial(ShardWriter, encode_image),
     count_records=count_records,
     offsets=offsets,
     parse=parse,

@@ -23,6 +23,7 @@ from imagenet_workloads.dataset import Shard, Split, damaged, files_named
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.records import FORMATS, format_named, recordio, tfrecord
 from imagenet_workloads.records.format import Format, LabelledImage, Read
+from imagenet_workloads.records.image_list import ListedImage, read_image_list
 
 OPENERS = 8
 # Above it, a file is opened for each read: a process may open 1,024 files, and has others.
@@ -34,8 +35,6 @@ class RecordFile:
     """A file of records.
 
     Attributes:
-        path: the file.
-        format: how its records are taken apart.
         edges: (records + 1,), where each record begins, and the end of the last one.
     """
 
@@ -47,6 +46,9 @@ class RecordFile:
 class Records:
     """The records of a split; any thread may read.
 
+    `read` and `fill` raise a WorkloadError if the file cannot be read, and all an InputError if a
+    record is damaged.
+
     Attributes:
         count: how many there are.
         bytes: of all of them.
@@ -56,7 +58,6 @@ class Records:
     """
 
     def __init__(self, files: Sequence[RecordFile]) -> None:
-        """Take the files in packed order."""
         self._files = tuple(files)
         *firsts, self.count = accumulate((len(file.edges) - 1 for file in files), initial=0)
         # The number of each file's first record.
@@ -86,22 +87,13 @@ class Records:
         return runs
 
     def read(self, run: range) -> list[bytes]:
-        """Read one of the `runs`, and return its records.
-
-        Raises:
-            WorkloadError: the file cannot be read, or has become shorter.
-        """
+        """Read one of the `runs`, and return its records."""
         edges = self.edges(run)
         content = self._read(self._place(run.start)[0], edges[0], edges[-1] - edges[0])
         return [content[a - edges[0] : b - edges[0]] for a, b in pairwise(edges)]
 
     def fill(self, run: range, memory: memoryview) -> None:
-        """Read one of the `runs` into memory of its length.
-
-        Raises:
-            InputError: a record is damaged.
-            WorkloadError: the file cannot be read, or has become shorter.
-        """
+        """Read one of the `runs` into memory of its length."""
         file, place = self._place(run.start)
         begin = int(file.edges[place])
         with self._opened(file) as descriptor:
@@ -140,11 +132,7 @@ class Records:
         yield
 
     def parse(self, number: int, record: bytes) -> LabelledImage:
-        """Take a record apart.
-
-        Raises:
-            InputError: it is damaged.
-        """
+        """Take a record apart."""
         file, _ = self._place(number)
         try:
             return file.format.parse(record)
@@ -152,24 +140,14 @@ class Records:
             raise self.damaged(number, str(error)) from None
 
     def identities(self) -> NDArray[np.uint64]:
-        """Return the identity of every record, (records,), without reading the images.
-
-        Raises:
-            InputError: a record is damaged.
-            WorkloadError: a file cannot be read.
-        """
+        """Return the identity of every record, (records,), without reading the images."""
         found = np.zeros(self.count, np.uint64)
         for number in range(self.count):
             found[number] = self._of_head(number, self._place(number)[0].format.read_identity)
         return found
 
     def label(self, number: int) -> int:
-        """Return the label of a record, without reading its image.
-
-        Raises:
-            InputError: the record is damaged.
-            WorkloadError: its file cannot be read.
-        """
+        """Return the label of a record, without reading its image."""
         return self._of_head(number, self._place(number)[0].format.read_label)
 
     def _of_head(self, number: int, found: Callable[[Read, int], int]) -> int:
@@ -186,6 +164,19 @@ class Records:
         """Return the error for a damaged record; the caller raises it."""
         file, place = self._place(number)
         return damaged(file.path, f"record {place} (from 0): {what}")
+
+    def file_of(self, number: int) -> tuple[Path, int]:
+        """Return the file of a record, of a remote dataset its name alone, and its number there."""
+        file, place = self._place(number)
+        return file.path, place
+
+    def listed(self, file: Path) -> list[ListedImage] | None:
+        """Return the images of a file of records, in its order; None if the dataset has no list.
+
+        Raises:
+            WorkloadError: the list cannot be read, or is damaged.
+        """
+        return read_image_list(file)
 
     def where(self, number: int) -> str:
         """Return the file of a record, and its place there."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
 
+from imagenet_spec.names import TRAIN_PROGRAM
 from imagenet_workloads.errors import InputError
 
 # Returns whether members that the current batch needs are gone, so no checkpoint is possible.
@@ -23,16 +24,10 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class LocalMember:
-    """A process of a training whose members all run on this machine.
-
-    Attributes:
-        variables: Its environment variables, beside those that all processes have.
-        program: The program; `imagenet-train` has the command line of the training.
-        is_worker: Whether it trains.
-    """
+    """A process of a training whose members all run on this machine, beside common variables."""
 
     variables: Mapping[str, str]
-    program: str = "imagenet-train"
+    program: str = TRAIN_PROGRAM
     is_worker: bool = True
 
 
@@ -73,13 +68,9 @@ def number(variables: Mapping[str, str], name: str, least: int, most: int) -> in
 def find(
     option: str, strategy: str, modules: Mapping[str, str], variables: Mapping[str, str]
 ) -> Rendezvous:
-    """Return the rendezvous of this worker.
+    """Return the rendezvous of this worker, which the environment identifies.
 
-    Args:
-        option: The option of the strategy, for messages.
-        strategy: Its value.
-        modules: The module of this package for each strategy of the framework.
-        variables: The environment, which identifies this worker.
+    `modules` has the module of this package for each strategy of the framework.
 
     Raises:
         InputError: Strategy and environment do not match, or a variable is invalid.
@@ -101,13 +92,9 @@ def find(
 def local_members(
     module: str, workers: int, servers: int, free_port: Callable[[], int]
 ) -> Sequence[LocalMember]:
-    """Return the processes of a training on this machine.
+    """Return the processes of a training on this machine, by the module of its strategy.
 
-    Args:
-        module: The module of this package for the strategy.
-        workers: The number of workers.
-        servers: The number of parameter servers, for a strategy that has them.
-        free_port: Returns a port that nothing listens on, another one for each call.
+    `free_port` returns a port that nothing listens on, another one for each call.
     """
     members: Sequence[LocalMember] = _module(module).local_members(workers, servers, free_port)
     return members

@@ -42,11 +42,7 @@ class Process(Slot):
 
     @classmethod
     def from_mapping(cls, variables: Mapping[str, str]) -> Self | None:
-        """Read the environment; None if RANK is unset, for a process without peers.
-
-        Raises:
-            InputError: A variable is missing or invalid.
-        """
+        """Read the environment; None if RANK is unset, for a process without peers."""
         if not variables.get(VARIABLE):
             return None
         host = variables.get("MASTER_ADDR", "")
@@ -62,11 +58,7 @@ class Process(Slot):
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "DdpRendezvous":
-    """Read the environment of this process.
-
-    Raises:
-        InputError: A variable is missing or invalid.
-    """
+    """Read the environment of this process."""
     process = Process.from_mapping(variables)
     if process is None:
         raise InputError(
@@ -86,7 +78,6 @@ class DdpRendezvous:
     """The other processes; implements `Rendezvous`."""
 
     def __init__(self, process: Process) -> None:
-        """Take the process that this is."""
         self._process = process
 
     def wait(self, timeout: float) -> IsHopeless:
@@ -118,7 +109,6 @@ class DdpRendezvous:
             yield
 
     def explain(self, error: Exception) -> str | None:
-        """Explain the error of a lost process, by its text."""
         text = str(error)
         if type(error).__name__ == "DistNetworkError" or any(words in text for words in _LOST):
             return "another process has ended, and this one cannot continue without it"

@@ -10,7 +10,7 @@ import ipaddress
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -67,11 +67,7 @@ class DmlcMember:
 
     @classmethod
     def from_mapping(cls, variables: Mapping[str, str]) -> Self | None:
-        """Read the environment; None if DMLC_ROLE is unset, for a single process.
-
-        Raises:
-            InputError: A variable is missing or invalid.
-        """
+        """Read the environment; None if DMLC_ROLE is unset, for a single process."""
         if not variables.get("DMLC_ROLE"):
             return None
         try:
@@ -111,11 +107,7 @@ class DmlcMember:
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "DmlcRendezvous":
-    """Read the environment of this worker.
-
-    Raises:
-        InputError: A variable is missing or invalid.
-    """
+    """Read the environment of this worker."""
     member = DmlcMember.from_mapping(variables)
     if member is None:
         raise InputError(
@@ -151,11 +143,9 @@ class DmlcRendezvous:
     """The scheduler, servers and other workers; implements `Rendezvous`."""
 
     def __init__(self, member: DmlcMember) -> None:
-        """Take the member that this worker is."""
         self._member = member
 
     def wait(self, timeout: float) -> IsHopeless:
-        """Return when the scheduler listens."""
         address = wait_for_scheduler(self._member, timeout)
         return functools.partial(is_gone, address, self._member.port)
 
@@ -225,19 +215,15 @@ class Listener:
 
         Probes and other connections count while they are open.
         """
-        present = self._connections()
+        own = None
+        with suppress(OSError):
+            address = socket.inet_aton(socket.gethostbyname(self.host))
+            # The kernel prints the address as a number in the machine's byte order.
+            own = f"{int.from_bytes(address, sys.byteorder):08X}:{self.port:04X}"
+        rows = (line.split() for line in self.table.read_text().splitlines()[1:])
+        present = sum(row[1] == own and row[3] == _ESTABLISHED for row in rows)
         if present >= self.expected:
             return None
         # The first is the member itself.
         others = self.expected - 1
         return f"{others - max(present - 1, 0)} of {others} members to connect"
-
-    def _connections(self) -> int:
-        try:
-            address = socket.inet_aton(socket.gethostbyname(self.host))
-        except OSError:
-            return 0
-        # The kernel prints the address as a number in the machine's byte order.
-        own = f"{int.from_bytes(address, sys.byteorder):08X}:{self.port:04X}"
-        rows = (line.split() for line in self.table.read_text().splitlines()[1:])
-        return sum(row[1] == own and row[3] == _ESTABLISHED for row in rows)

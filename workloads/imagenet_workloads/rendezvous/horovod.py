@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Self
 
-from imagenet_spec.names import IMAGENET_HOROVOD_HOSTS, POD_IP
+from imagenet_spec.names import IMAGENET_HOROVOD_HOSTS, POD_IP, RENDEZVOUS_PROGRAM
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.rendezvous import LOOPBACK, IsHopeless, LocalMember, never, number
 from imagenet_workloads.rendezvous.slot import LOST_BY_GLOO, Slot, SlotVariables
@@ -33,11 +33,7 @@ class HorovodSlot(Slot):
 
     @classmethod
     def from_mapping(cls, variables: Mapping[str, str]) -> Self | None:
-        """Read the environment; None if HOROVOD_RANK is unset, for a single process.
-
-        Raises:
-            InputError: A variable is missing or invalid.
-        """
+        """Read the environment; None if HOROVOD_RANK is unset, for a single process."""
         if not variables.get("HOROVOD_RANK"):
             return None
         host = variables.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "")
@@ -59,11 +55,7 @@ class HorovodSlot(Slot):
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "HorovodRendezvous":
-    """Read the environment of this slot.
-
-    Raises:
-        InputError: A variable is missing or invalid.
-    """
+    """Read the environment of this slot."""
     slot = HorovodSlot.from_mapping(variables)
     if slot is None:
         raise InputError(
@@ -93,7 +85,7 @@ def local_members(workers: int, servers: int, free_port: Callable[[], int]) -> l
         "HOROVOD_CROSS_RANK": "0",
     }
     return [
-        LocalMember(rendezvous, "imagenet-rendezvous", is_worker=False),
+        LocalMember(rendezvous, RENDEZVOUS_PROGRAM, is_worker=False),
         *(
             LocalMember({**common, **place})
             for place in HorovodSlot.variables.of_one_machine(workers)
@@ -105,7 +97,6 @@ class HorovodRendezvous:
     """The rendezvous and the other slots; implements `Rendezvous`."""
 
     def __init__(self, slot: HorovodSlot) -> None:
-        """Take the slot that this process is."""
         self._slot = slot
 
     def wait(self, timeout: float) -> IsHopeless:
@@ -123,7 +114,6 @@ class HorovodRendezvous:
         return deadline(f"{self._slot.size} slots to join", least, give_up)
 
     def explain(self, error: Exception) -> str | None:
-        """Explain the error of a lost slot, by Horovod's text."""
         text = str(error)
         if any(words in text for words in _LOST):
             return "another slot has ended, and this one cannot continue without it"

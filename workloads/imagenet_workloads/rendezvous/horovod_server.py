@@ -22,8 +22,7 @@ from imagenet_workloads.environment import Environment
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.rendezvous import number
 from imagenet_workloads.telemetry import server
-from imagenet_workloads.telemetry.limited_connections import LimitedConnections, LimitedRequest
-from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.server import LimitedConnections, LimitedRequest, Registry
 
 _log = logging.getLogger(__name__)
 
@@ -48,17 +47,12 @@ class RefusedRequestError(Exception):
     """
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
-        """Take the status and the reason."""
         super().__init__(reason)
         self.status = status
 
 
 def scope_sizes(hosts: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return the number of slots that meet in each scope.
-
-    Args:
-        hosts: The names of the hosts and the numbers of their slots.
-    """
+    """Return the number of slots that meet in each scope, from those of each host."""
     sizes = {GLOBAL: sum(slots for _, slots in hosts)}
     for name, slots in hosts:
         sizes[f"local_{name}"] = slots
@@ -77,7 +71,6 @@ class Scopes:
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
-        """Start empty, for the scopes of `scope_sizes`."""
         self._sizes = sizes
         self.slots = sizes[GLOBAL]
         self.most_bytes = _BYTES_OF_NAME + _BYTES_PER_PEER * self.slots
@@ -111,7 +104,14 @@ class Scopes:
             if known is not None and known != value:
                 raise RefusedRequestError(HTTPStatus.CONFLICT, "its key has another value")
             if known is None:
-                self._make_room(scope, len(value))
+                _, _, process_set = scope.rpartition("_process_set_hash_")
+                sets = self._process_sets | {process_set} if scope not in self._sizes else set()
+                if len(sets) > _MOST_PROCESS_SETS or len(value) > self._room:
+                    raise RefusedRequestError(
+                        HTTPStatus.INSUFFICIENT_STORAGE, "there are too many values"
+                    )
+                self._process_sets |= sets
+                self._room -= len(value)
                 self._values.setdefault(scope, {})[key] = value
 
     def finish(self, scope: str, rank: str) -> None:
@@ -130,14 +130,6 @@ class Scopes:
                 del self._finished[scope]
                 for key in list(self._values.get(scope, {})):
                     self._drop(scope, key)
-
-    def _make_room(self, scope: str, length: int) -> None:
-        _, _, process_set = scope.rpartition("_process_set_hash_")
-        sets = self._process_sets | {process_set} if scope not in self._sizes else set()
-        if len(sets) > _MOST_PROCESS_SETS or length > self._room:
-            raise RefusedRequestError(HTTPStatus.INSUFFICIENT_STORAGE, "there are too many values")
-        self._process_sets |= sets
-        self._room -= length
 
     def _drop(self, scope: str, key: str) -> None:
         value = self._values.get(scope, {}).pop(key, None)

@@ -22,11 +22,9 @@ class NoRendezvous:
     """A worker without peers; implements `Rendezvous`."""
 
     def wait(self, timeout: float) -> IsHopeless:
-        """Return immediately."""
         return never
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:
-        """Do nothing."""
         return nullcontext()
 
     def explain(self, error: Exception) -> str | None:

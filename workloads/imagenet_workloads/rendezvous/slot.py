@@ -52,12 +52,8 @@ class Slot:
         variables: The names of the first four in the environment.
         awaited: What listens on host and port before a pod starts its processes; empty if one of
             the processes opens the port itself.
-        rank: The rank over all pods.
-        size: The number of processes.
-        local_rank: The rank in its pod.
-        local_size: The number of processes in its pod.
+        rank: over all pods.
         host: The name or address where the processes meet.
-        port: The port there.
     """
 
     variables: ClassVar[SlotVariables]
@@ -72,11 +68,7 @@ class Slot:
 
     @classmethod
     def read_places(cls, environment: Mapping[str, str]) -> dict[str, Any]:
-        """Read the first four attributes.
-
-        Raises:
-            InputError: A variable is missing or invalid.
-        """
+        """Read the first four attributes."""
         names = cls.variables
         size = number(environment, names.size, 1, MOST_PROCESSES)
         local_size = number(environment, names.local_size, 1, size)

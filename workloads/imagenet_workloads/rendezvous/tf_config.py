@@ -17,15 +17,11 @@ VARIABLE = "TF_CONFIG"
 # TensorFlow's errors after the loss of a worker.
 _LOST = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
 # Seconds that a worker may need for a checkpoint's begin after the others have ended.
-_GONE_SECONDS = 1.0
+GONE_SECONDS = 1.0
 
 
 def find(asked: str, variables: Mapping[str, str]) -> "TfConfigRendezvous":
-    """Read the environment of this worker.
-
-    Raises:
-        InputError: The variable is missing or invalid.
-    """
+    """Read the environment of this worker."""
     text = variables.get(VARIABLE)
     if not text:
         raise InputError(
@@ -53,7 +49,6 @@ class TfConfigRendezvous:
     """The other workers; implements `Rendezvous`."""
 
     def __init__(self, workers: tuple[str, ...], index: int) -> None:
-        """Take all workers, and the index of this one."""
         self._others = [worker for place, worker in enumerate(workers) if place != index]
         self._addresses: list[tuple[str, int]] = []
         self._gone_since: float | None = None
@@ -95,10 +90,9 @@ class TfConfigRendezvous:
             return False
         if self._gone_since is None:
             self._gone_since = began
-        return time.monotonic() - self._gone_since >= _GONE_SECONDS
+        return time.monotonic() - self._gone_since >= GONE_SECONDS
 
     def explain(self, error: Exception) -> str | None:
-        """Explain the error of a lost worker, by the type of TensorFlow's error."""
         if type(error).__name__ in _LOST:
             return (
                 "another worker has ended or does not answer; this one cannot continue without it"

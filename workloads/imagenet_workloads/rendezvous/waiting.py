@@ -41,13 +41,6 @@ RESOLVER = Path("/etc/resolv.conf")
 def wait_for_port(who: str, whom: str, host: str, port: int, timeout: float) -> str:
     """Return the IP address of a host when its port answers.
 
-    Args:
-        who: The waiting member, for the log.
-        whom: The awaited member.
-        host: A name or an address.
-        port: The port.
-        timeout: seconds.
-
     Raises:
         WorkloadError: the time is over; says what was missing last.
     """
@@ -62,11 +55,8 @@ def watch(
 ) -> None:
     """Watch a wait in C++ from another thread, because nothing else can log or end it.
 
-    Args:
-        missing: Returns what is missing; None if nothing is, which ends the watch.
-        timeout: seconds.
-        give_up: Called with a message after the timeout; must end the process.
-        over: An event that ends the watch too.
+    It ends when nothing is `missing`, or with the event `over`. After the timeout, `give_up` must
+    end the process.
     """
     started = time.monotonic()
     reported = 0.0
@@ -108,13 +98,7 @@ def give_up(message: str) -> NoReturn:
 
 
 def keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: float) -> str:
-    """Repeat an attempt until it raises no OSError.
-
-    Args:
-        attempt: Returns an IP address.
-        who: The waiting member, for the log.
-        wanted: The awaited port or name.
-        timeout: seconds.
+    """Repeat an attempt until it raises no OSError, and return its IP address.
 
     Raises:
         WorkloadError: the time is over; says what was missing last.
@@ -126,7 +110,12 @@ def keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: floa
         try:
             return attempt()
         except OSError as error:
-            waited, reason = time.monotonic() - started, _reason(error)
+            waited = time.monotonic() - started
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            if isinstance(error, socket.gaierror):
+                reason = "the name does not resolve"
+            elif isinstance(error, TimeoutError):
+                reason = "no answer"
             if waited >= timeout:
                 raise WorkloadError(
                     f"{who} gave up after {timeout:g} s of waiting for {wanted}: {reason}"
@@ -202,11 +191,3 @@ def is_gone(address: str, port: int) -> bool:
     except OSError:
         return True
     return False
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, socket.gaierror):
-        return "the name does not resolve"
-    if isinstance(error, TimeoutError):
-        return "no answer"
-    return os.strerror(error.errno) if error.errno else str(error)

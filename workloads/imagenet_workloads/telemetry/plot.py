@@ -1,37 +1,42 @@
-"""The pictures of `imagenet-plot`: a training over time, a sweep, and the time of a job.
+"""The pictures of `imagenet-plot`: a training by epoch, a sweep, and the time of a job.
 
-They are drawn from the runs of `history`, the CSV table of `imagenetctl scale` (another program may
-write the same columns), and the JSON of `imagenetctl report`. No display is needed.
+They are drawn from the runs of `events`, the CSV table of `imagenetctl scale` (another program may
+write the same columns), and the JSON of `imagenetctl report` and `imagenetctl compare`. No display
+is needed.
 """
 
 import csv
-import itertools
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import (
+    EngFormatter,
     FixedLocator,
+    FuncFormatter,
     MaxNLocator,
     NullLocator,
     PercentFormatter,
     StrMethodFormatter,
 )
 
+from imagenet_spec import curves
+from imagenet_spec.curves import Epoch, Interval
+from imagenet_spec.events import Run, Validated
 from imagenet_spec.metrics import TimePhase
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.telemetry.history import Run
 
 # Okabe and Ito's palette for colour-blind readers.
-BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
-PALETTE = (BLUE, VERMILION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+PALETTE = (BLUE, VERMILION, GREEN, PURPLE, "#E69F00", "#56B4E9", "#000000")
 QUIET_COLOUR = "#6b7280"
 
 WORKERS = "workers"
@@ -41,6 +46,25 @@ COLUMNS = ("strategy", "workers", "images_per_second", "speedup")
 # The second strategy of a colour is dashed; the markers are for black and white.
 _MARKS = "osD^vPX*"
 _DASHES = ("-", "--", "-.", ":")
+# The line of a restart, and the bar of what was lost.
+_RESTART: dict[str, Any] = {
+    "color": QUIET_COLOUR,
+    "linestyle": (0, (4, 3)),
+    "linewidth": 1,
+    "zorder": 1,
+}
+_LOST_BAR: dict[str, Any] = {
+    "facecolor": "white",
+    "edgecolor": QUIET_COLOUR,
+    "linestyle": ":",
+    "linewidth": 1,
+}
+# Attempts with a number each, at most.
+_MOST_ATTEMPTS = 8
+# With fewer epochs, what happened within them says more.
+_FEW_EPOCHS = 3
+# From this ratio of largest to smallest loss on, the axis is logarithmic.
+_MAGNITUDES = 20
 # Lines between two numbers, at most.
 _MOST_LINES = 4
 # From this ratio of largest to smallest number on, the axis is logarithmic.
@@ -48,9 +72,8 @@ _WIDE = 8
 
 _LOST_PHASES = (TimePhase.REDONE.value, "restarting", "unreported")
 
-# A time and a value.
+# A place and a value.
 Point = tuple[float, float]
-Clock = Callable[[float], float]
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -59,16 +82,13 @@ def _figure(width: float, height: float) -> Figure:
     return figure
 
 
-def _style(axes: Axes, *, legend: bool = False) -> None:
-    """Apply the common style, and add a legend at the lower right if there is anything to name."""
+def _style(axes: Axes) -> None:
+    """Apply the common style."""
     axes.grid(axis="y", color="#e5e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#9ca3af")
     axes.tick_params(colors="#374151", labelsize=9)
-    handles, _ = axes.get_legend_handles_labels()
-    if handles and legend:
-        axes.legend(loc="lower right", frameon=True, framealpha=0.9, edgecolor="none", fontsize=9)
 
 
 def _separate_thousands(axis: Axis) -> None:
@@ -80,129 +100,201 @@ def _entitle(figure: Figure, title: str) -> None:
 
 
 def draw_training(runs: Sequence[Run], title: str) -> Figure:
-    """Draw accuracy and speed over time, with restarts; `savefig` writes the figure.
+    """Draw loss, accuracy, learning rate and speed by epoch, over all attempts.
 
-    Args:
-        runs: In the order of time, at least one.
-        title: The title.
+    There is at least one run, and they are in the order of time. What a later attempt trained again
+    is drawn apart from what was kept. `savefig` writes the figure.
     """
-    figure = _figure(9, 6)
-    accuracy, speed = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    clock, unit = _clock(runs)
-    # Marks and strong thin lines help while there are few points, and smear when there are many.
-    marked = sum(len(run.validations) for run in runs) <= 60
-    faint = sum(len(run.progress) for run in runs) > 500
-    for number, run in enumerate(runs):
-        _draw_accuracy(accuracy, run, clock, labelled=number == 0, marked=marked)
-        _draw_speed(speed, run, clock, labelled=number == 0, alpha=0.2 if faint else 0.45)
+    epochs, kept = curves.all_epochs(runs), curves.kept_until(runs)
+    strip = [0.3 + 0.2 * min(len(runs), _MOST_ATTEMPTS)] if runs[1:] else []
+    figure = _figure(9, 8.4 + sum(strip))
+    panels = figure.subplots(
+        len(strip) + 4, 1, sharex=True, height_ratios=[*strip, 2.4, 2.4, 1.2, 1.2]
+    )
+    loss, accuracy, rate, speed = panels[-4:]
+    if strip:
+        _draw_attempts(panels[0], runs)
+    _draw_means(loss, runs, kept, lambda item: item.loss)
+    _draw_means(accuracy, runs, kept, lambda item: item.top1)
+    _draw_rate_and_speed(rate, speed, runs, kept)
+    loss.set_ylabel("loss (nats)")
+    checked = [epoch.validation.loss for epoch in epochs if epoch.validation is not None]
+    _spread(loss, [*checked, *(epoch.loss for epoch in epochs)])
     accuracy.set_ylabel("top-1 accuracy")
     accuracy.set_ylim(0, 1.03)
     accuracy.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    accuracy.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=22 if runs[1:] else 8)
-    speed.set_ylabel("images/s, all workers")
-    speed.set_ylim(bottom=0)
+    rate.set_ylabel("learning rate")
+    speed.set_ylabel("images/s")
     _separate_thousands(speed.yaxis)
-    speed.set_xlabel(f"{unit} since the start")
-    speed.set_xlim(0, max(clock(max(run.end for run in runs)), 1e-3) * 1.02)
-    speed.xaxis.set_major_locator(MaxNLocator(nbins=10))
-    for axes in (accuracy, speed):
-        _style(axes, legend=True)
+    for axes in (rate, speed):
+        axes.set_ylim(0, 1.1 * max(axes.dataLim.y1, 0) or 1)
+    ends = curves.last_positions(runs)
+    first = min(curves.first_position(run) for run in runs)
+    last = max(*ends, first + 1e-3)
+    speed.set_xlim(first, last + 0.01 * (last - first))
+    ticks = MaxNLocator(nbins=10, steps=[1, 2, 5, 10], integer=last - first >= 3)
+    speed.xaxis.set_major_locator(ticks)
+    speed.xaxis.set_major_formatter(FuncFormatter(_epoch_and_time(runs, kept)))
+    speed.set_xlabel("finished epochs, and the time since the start")
+    for axes in panels:
+        _style(axes)
         for run in runs[1:]:
-            restart = clock(run.start[0])
-            axes.axvline(restart, color=QUIET_COLOUR, linestyle=(0, (4, 3)), linewidth=1, zorder=1)
-    _name_restarts(accuracy, runs, clock)
-    _name_the_best(accuracy, runs, clock)
+            axes.axvline(curves.first_position(run), **_RESTART)
+    # Outside of the panels, where it hides no point.
+    handles, labels = accuracy.get_legend_handles_labels()
+    if runs[1:]:
+        handles.append(Line2D([], [], **_RESTART))
+        labels.append("restart")
+    if any(end > until for end, until in zip(ends, kept, strict=True)):
+        again = Line2D([], [], color=QUIET_COLOUR, linestyle=":")
+        handles.append(again)
+        labels.append("lost, trained again")
+    if handles:
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=9
+        )
     figure.align_ylabels()
+    _entitle(figure, title)
+    panels[0].set_title(_summary(runs, epochs), loc="left", fontsize=10, color=QUIET_COLOUR)
     return figure
 
 
-def _clock(runs: Sequence[Run]) -> tuple[Clock, str]:
-    """Return the conversion of times to the largest unit that occurs three times."""
+def _draw_attempts(axes: Axes, runs: Sequence[Run]) -> None:
+    """Draw a bar for each attempt: the epochs that were kept, and those that were lost."""
+    ends = zip(runs, curves.last_positions(runs), curves.kept_until(runs), strict=True)
+    for row, (run, last, kept) in enumerate(ends):
+        first = curves.first_position(run)
+        middle = min(max(first, kept), last)
+        axes.barh(row, middle - first, left=first, height=0.7, color=BLUE, linewidth=0)
+        if last > middle:
+            axes.barh(row, last - middle, left=middle, height=0.7, **_LOST_BAR)
+    axes.set_ylim(len(runs) - 0.4, -0.6)
+    axes.set_ylabel("attempt")
+    if len(runs) <= _MOST_ATTEMPTS:
+        axes.set_yticks(range(len(runs)), [str(run.start[1].attempt) for run in runs])
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+
+
+def _draw_means(
+    axes: Axes,
+    runs: Sequence[Run],
+    kept: Sequence[float],
+    value: Callable[[Epoch | Interval | Validated], float | None],
+) -> None:
+    """Draw a figure of the training images and of the validation images."""
+    epochs = curves.all_epochs(runs)
+    is_short = len(epochs) < _FEW_EPOCHS
+    look: dict[str, Any] = {"color": BLUE, "linewidth": 0.8, "alpha": 0.9 if is_short else 0.35}
+    label: str | None = "training, display intervals"
+    for run, end in zip(runs, kept, strict=True):
+        within = [item for item in curves.intervals(run) if item.end <= end]
+        points = [(item.end, value(item)) for item in within]
+        if _line(axes, points, label, **look):
+            label = None
+    marks = {"linewidth": 1.8, "marker": "o" if len(epochs) <= 60 else None, "markersize": 4}
+    of_epoch: dict[str, tuple[str, Callable[[Epoch], float | None]]] = {
+        "training": (BLUE, value),
+        "validation": (
+            VERMILION,
+            lambda epoch: None if epoch.validation is None else value(epoch.validation),
+        ),
+    }
+    for name, (color, figure) in of_epoch.items():
+        points = [(epoch.number, figure(epoch)) for epoch in epochs if epoch.is_kept]
+        _line(axes, points, name, color=color, **marks)
+        for run, end in zip(runs, kept, strict=True):
+            # It leaves the line of what was kept.
+            last = [epoch for epoch in curves.epochs_of(run) if epoch.number > end - 1]
+            points = [(epoch.number, figure(epoch)) for epoch in last]
+            if any(place > end and found is not None for place, found in points):
+                _line(axes, points, None, color=color, linestyle=":", linewidth=1.2)
+
+
+def _draw_rate_and_speed(
+    rate: Axes, speed: Axes, runs: Sequence[Run], kept: Sequence[float]
+) -> None:
+    is_short = len(curves.all_epochs(runs)) < _FEW_EPOCHS
+    for run, end in zip(runs, kept, strict=True):
+        within = [item for item in curves.intervals(run) if item.end <= end]
+        # An interval has the rate of its last step.
+        rates = [(item.end, item.learning_rate) for item in within]
+        begin = [(curves.first_position(run), rates[0][1])] if rates else []
+        _line(rate, [*begin, *rates], None, color=PURPLE, drawstyle="steps-pre")
+        steps: list[Point] = []
+        lost: list[Point] = []
+        edge = curves.first_position(run)
+        for epoch in curves.epochs_of(run):
+            if epoch.images_per_second is not None:
+                ends = [(edge, epoch.images_per_second), (epoch.number, epoch.images_per_second)]
+                (steps if epoch.number <= end else lost).extend(ends)
+                edge = epoch.number
+        _line(speed, steps, None, color=GREEN, linewidth=1.8)
+        _line(speed, lost, None, color=GREEN, linewidth=1.2, linestyle=":")
+        if is_short:
+            points = [(item.end, item.images_per_second) for item in within]
+            _line(speed, points, None, color=GREEN, linewidth=0.8, alpha=0.9)
+
+
+def _line(
+    axes: Axes, points: Sequence[tuple[float, float | None]], label: str | None, **look: Any
+) -> bool:
+    """Draw the points with a value; return whether there is one."""
+    known = [(place, value) for place, value in points if value is not None]
+    if known:
+        places, values = zip(*known, strict=True)
+        axes.plot(places, values, label=label or "_", **look)
+    return bool(known)
+
+
+def _spread(axes: Axes, values: Sequence[float | None]) -> None:
+    """Make the axis logarithmic if the values are of several magnitudes."""
+    known = [value for value in values if value is not None]
+    if known and min(known) > 0 and max(known) / min(known) > _MAGNITUDES:
+        axes.set_yscale("log", nonpositive="mask")
+
+
+def _epoch_and_time(
+    runs: Sequence[Run], kept: Sequence[float]
+) -> Callable[[float, int | None], str]:
+    """Return a formatter of ticks: the epochs, and below them the time at which they were done."""
     start = runs[0].start[0]
-    seconds = max(run.end for run in runs) - start
-    divisor, unit = next(
-        (size, name)
-        for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
-        if seconds >= 3 * size or size == 1
-    )
-    return (lambda time: (time - start) / divisor), unit
+    size, unit = _unit(runs[-1].end - start)
+    reached = [(curves.first_position(runs[0]), 0.0)]
+    for run, end in zip(runs, kept, strict=True):
+        places = (curves.position(run, event.epoch, event.batch) for _, event in run.progress)
+        times = (time - start for time, _ in run.progress)
+        reached += [found for found in zip(places, times, strict=True) if found[0] <= end]
+    places_of, times_of = zip(*sorted(reached), strict=True)
+
+    def text(place: float, _: int | None) -> str:
+        if not places_of[0] <= place <= places_of[-1]:
+            return f"{place:.10g}"
+        seconds = float(np.interp(place, places_of, times_of))
+        return f"{place:.10g}\n{seconds / size:.3g} {unit}"
+
+    return text
 
 
-def _draw_accuracy(axes: Axes, run: Run, clock: Clock, labelled: bool, marked: bool) -> None:
-    so_far: list[Point] = []
-    for _, group in itertools.groupby(run.progress, key=lambda progress: progress[1].epoch):
-        so_far += [(clock(time), event.top1) for time, event in group if event.top1 is not None]
-        # The counts restart with each epoch, and so does the line.
-        so_far.append((math.nan, math.nan))
-    label = "training, within the epoch" if labelled else None
-    _line(axes, so_far, label, color=BLUE, linewidth=0.8, alpha=0.35)
-    marks = {"linewidth": 1.8, "marker": "o" if marked else None, "markersize": 4}
-    training = [(clock(time), event.top1) for time, event in run.epochs if event.top1 is not None]
-    validation = [(clock(time), event.top1) for time, event in run.validations]
-    for label, color, points in (
-        ("training", BLUE, training),
-        ("validation", VERMILION, validation),
-    ):
-        _line(axes, points, label if labelled else None, color=color, **marks)
+def _unit(seconds: float) -> tuple[float, str]:
+    """Return the largest unit of time that occurs twice: its seconds and name."""
+    units = (86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s")
+    return next((unit for unit in units if seconds >= 2 * unit[0]), units[-1])
 
 
-def _draw_speed(axes: Axes, run: Run, clock: Clock, labelled: bool, alpha: float) -> None:
-    # Only one worker writes the log; all are synchronous, so they have the same speed.
-    workers = run.start[1].workers
-    intervals = [(clock(time), event.images_per_second * workers) for time, event in run.progress]
-    label = "display interval" if labelled else None
-    _line(axes, intervals, label, color=GREEN, linewidth=0.8, alpha=alpha)
-    label = "epoch" if labelled else None
-    for time, event in run.epochs:
-        span = [
-            (clock(time - event.seconds), event.images_per_second),
-            (clock(time), event.images_per_second),
-        ]
-        _line(axes, span, label, color=GREEN, linewidth=2.2, solid_capstyle="butt")
-        label = None
-
-
-def _line(axes: Axes, points: Sequence[Point], label: str | None, **look: Any) -> None:
-    if points:
-        times, values = zip(*points, strict=True)
-        axes.plot(times, values, label=label or "_", **look)
-
-
-def _name_restarts(axes: Axes, runs: Sequence[Run], clock: Clock) -> None:
-    """Label each restart with its attempt and epoch; many restarts only with the attempt."""
-    few = len(runs) <= 4
-    for run in runs[1:]:
-        start = run.start[1]
-        name = f"restart: attempt {start.attempt}, epoch {start.epoch}" if few else "↻"
-        axes.annotate(
-            name,
-            xy=(clock(run.start[0]), 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 4),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=8,
-            color=QUIET_COLOUR,
-        )
-
-
-def _name_the_best(axes: Axes, runs: Sequence[Run], clock: Clock) -> None:
-    """Label the last validation with its accuracy."""
-    found = [(time, event.top1) for run in runs for time, event in run.validations]
-    if not found:
-        return
-    time, top1 = max(found)
-    axes.annotate(
-        f"{top1:.1%}",
-        xy=(clock(time), top1),
-        xytext=(-2, -16 if top1 > 0.2 else 8),
-        textcoords="offset points",
-        ha="right",
-        fontsize=9,
-        fontweight="bold",
-        color=VERMILION,
-    )
+def _summary(runs: Sequence[Run], epochs: Sequence[Epoch]) -> str:
+    finished = {epoch.number for epoch in epochs if epoch.is_kept}
+    seconds = runs[-1].end - runs[0].start[0]
+    size, unit = _unit(seconds)
+    plural = "" if len(finished) == 1 else "s"
+    parts = [f"{len(finished)} epoch{plural} in {seconds / size:.3g} {unit}"]
+    if runs[1:]:
+        parts.append(f"{len(runs)} attempts")
+    checked = [(epoch.validation.top1, -epoch.number) for epoch in epochs if epoch.validation]
+    if checked:
+        top1, number = max(checked)
+        parts.append(f"best validation top-1 {top1:.2%} at epoch {-number}")
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -210,9 +302,9 @@ class SweepPoint:
     """One point of a sweep.
 
     Attributes:
-        number: The number of workers, or of GPUs.
+        number: of workers, or of GPUs.
         images_per_second: The speed of all workers.
-        speedup: The speedup over one worker or GPU.
+        speedup: over one worker or GPU.
         unit: What is counted; a sweep has one unit.
     """
 
@@ -259,10 +351,6 @@ def draw_scaling(strategies: Mapping[str, Sequence[SweepPoint]], title: str) -> 
     """Draw speedup with the ideal, and images/s, over the number of workers or GPUs.
 
     Lines of two points hide each other, so many strategies with two numbers are bars.
-
-    Args:
-        strategies: The points of each strategy, at least one.
-        title: The title.
     """
     numbers = sorted({point.number for points in strategies.values() for point in points})
     if len(numbers) == 2 and len(strategies) > _MOST_LINES:
@@ -360,13 +448,7 @@ def _tick_only(axis: Axis, numbers: Sequence[int]) -> None:
 
 @dataclass(frozen=True)
 class Report:
-    """What is plotted of a report.
-
-    Attributes:
-        name: The job's.
-        phases: Seconds by phase, in the order of the bars.
-        goodput: 0..1; None if unknown.
-    """
+    """What is plotted of a report: seconds by phase, in the order of the bars, and goodput."""
 
     name: str
     phases: Mapping[str, float]
@@ -414,4 +496,118 @@ def draw_time(report: Report, title: str) -> Figure:
     axes.grid(visible=False)
     said = "" if report.goodput is None else f": goodput {report.goodput:.1%}"
     _entitle(figure, f"{title}{said}")
+    return figure
+
+
+@dataclass(frozen=True)
+class ComparedEpoch:
+    """An epoch of a compared training, and what it had cost; None is unknown."""
+
+    images: int
+    seconds: float
+    gpu_hours: float | None
+    top1: float | None
+    loss: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is plotted of a comparison.
+
+    Attributes:
+        jobs: Name of a job → its epochs, in order.
+        losses: Whose loss it is: that of validation images, or of training images if one of the
+            jobs has no other.
+        reached: The validation accuracy whose costs are compared, 0..1; None if there is none.
+    """
+
+    jobs: Mapping[str, Sequence[ComparedEpoch]]
+    losses: str
+    reached: float | None
+
+
+def read_comparison(path: Path) -> Comparison:
+    """Read the JSON of `imagenetctl compare`.
+
+    Raises:
+        InputError: The file cannot be read, is something else, or has no epoch.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        reached = found["reached"]
+        curves_of = {str(job["name"]): job["curve"] for job in found["jobs"]}
+        is_checked = all(
+            any(epoch["validation"] and epoch["validation"]["loss"] is not None for epoch in curve)
+            for curve in curves_of.values()
+        )
+        jobs = {
+            name: [
+                ComparedEpoch(
+                    int(epoch["images"]),
+                    float(epoch["seconds"]),
+                    None if epoch["gpuHours"] is None else float(epoch["gpuHours"]),
+                    (epoch["validation"] or {}).get("top1"),
+                    (epoch["validation"] or {}).get("loss") if is_checked else epoch["loss"],
+                )
+                for epoch in curve
+            ]
+            for name, curve in curves_of.items()
+        }
+        top1 = None if reached is None else float(reached["top1"])
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path}: is not the output of imagenetctl compare --output json"
+        ) from error
+    if not any(jobs.values()):
+        raise InputError(f"{path}: has no finished epoch, so there is nothing to plot")
+    return Comparison(jobs, "validation" if is_checked else "training", top1)
+
+
+def draw_comparison(comparison: Comparison, title: str) -> Figure:
+    """Draw accuracy and loss by images and time, and by GPU-hours if a job used GPUs."""
+    epochs = [epoch for job in comparison.jobs.values() for epoch in job]
+    size, unit = _unit(max(epoch.seconds for epoch in epochs))
+    costs: dict[str, Callable[[ComparedEpoch], float | None]] = {
+        "trained images": lambda epoch: epoch.images,
+        f"time ({unit})": lambda epoch: epoch.seconds / size,
+    }
+    if any(epoch.gpu_hours for epoch in epochs):
+        costs["GPU-hours"] = lambda epoch: epoch.gpu_hours
+    figure = _figure(1 + 4 * len(costs), 7)
+    panels = figure.subplots(2, len(costs), sharex="col", sharey="row")
+    marked = max(map(len, comparison.jobs.values())) <= 60
+    for column, (name, cost) in enumerate(costs.items()):
+        accuracy, loss = panels[0][column], panels[1][column]
+        for number, (job, points) in enumerate(comparison.jobs.items()):
+            look: dict[str, Any] = {
+                "color": PALETTE[number % len(PALETTE)],
+                "linestyle": _DASHES[number // len(PALETTE) % len(_DASHES)],
+                "marker": _MARKS[number % len(_MARKS)] if marked else None,
+                "markersize": 4,
+                "linewidth": 1.8,
+            }
+            known = [(place, epoch) for epoch in points if (place := cost(epoch)) is not None]
+            _line(accuracy, [(place, epoch.top1) for place, epoch in known], job, **look)
+            _line(loss, [(place, epoch.loss) for place, epoch in known], job, **look)
+        if comparison.reached is not None:
+            accuracy.axhline(comparison.reached, **_RESTART)
+        loss.set_xlabel(name)
+        loss.set_xlim(left=0)
+        loss.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+        _separate_thousands(loss.xaxis)
+        for axes in (accuracy, loss):
+            _style(axes)
+    panels[1][0].xaxis.set_major_formatter(EngFormatter(sep=""))
+    panels[0][0].set_ylabel("validation top-1 accuracy")
+    panels[0][0].yaxis.set_major_formatter(PercentFormatter(1.0))
+    panels[1][0].set_ylabel(f"{comparison.losses} loss (nats)")
+    _spread(panels[1][0], [epoch.loss for epoch in epochs])
+    handles, labels = panels[1][0].get_legend_handles_labels()
+    if comparison.reached is not None:
+        handles.append(Line2D([], [], **_RESTART))
+        labels.append(f"top-1 {comparison.reached:.2%}")
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    _entitle(figure, title)
     return figure

@@ -7,23 +7,224 @@ Every program of a pod starts it first. It listens on the pod's own address, and
 may not be available when pods start.
 """
 
+import io
 import ipaddress
 import logging
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from socketserver import TCPServer
+from socketserver import StreamRequestHandler, TCPServer, ThreadingMixIn
 from typing import Any, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    make_wsgi_app,
+)
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
 
+from imagenet_spec.metrics import LABELS, Metric
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.telemetry.limited_connections import LimitedConnections, LimitedRequest
-from imagenet_workloads.telemetry.registry import Registry
+
+
+class Registry(Collector):
+    """The metrics of this process.
+
+    A metric appears when it is first written, so an accuracy that is not measured yet is absent,
+    not 0. It is thread-safe.
+
+    Attributes:
+        exported: The registry to serve.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        # Otherwise each counter has a second series with the time of its creation.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        attempt = "" if environment.attempt is None else str(environment.attempt)
+        values = (environment.job, environment.namespace, str(environment.role or ""), attempt)
+        self._labels = dict(zip(LABELS, values, strict=True))
+        self._lock = threading.Lock()
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._histograms: dict[str, Histogram] = {}
+        # What is not exported yet: a step changes a dozen values, and few are ever scraped.
+        self._added: dict[tuple[str, ...], tuple[Metric, float]] = {}
+        self._newest: dict[tuple[str, ...], tuple[Metric, float]] = {}
+        self._before_scrape: list[Callable[[], None]] = []
+        self._unlabelled = CollectorRegistry()
+        ProcessCollector(registry=self._unlabelled)
+        self.exported = CollectorRegistry()
+        self.exported.register(self)
+
+    def add(self, metric: Metric, amount: float, *labels: str) -> None:
+        """Add to a counter, by the values of its own labels; an amount of 0 makes it appear."""
+        series = (metric.name, *labels)
+        with self._lock:
+            _, before = self._added.get(series, (metric, 0.0))
+            self._added[series] = metric, before + amount
+
+    def set(self, metric: Metric, value: float, *labels: str) -> None:
+        """Sets a gauge; arguments as of `add`."""
+        with self._lock:
+            self._newest[metric.name, *labels] = metric, value
+
+    def observe(self, metric: Metric, value: float) -> None:
+        """Add one observation to a histogram."""
+        with self._lock:
+            histogram = self._histograms.get(metric.name)
+            if histogram is None:
+                histogram = Histogram(
+                    metric.name, metric.help, buckets=metric.buckets, registry=self._unlabelled
+                )
+                self._histograms[metric.name] = histogram
+        histogram.observe(value)
+
+    def before_scrape(self, update: Callable[[], None]) -> None:
+        """Call `update` before each scrape, for metrics that change without an event."""
+        self._before_scrape.append(update)
+
+    def collect(self) -> Iterable[Family]:
+        """Yield every family with the fixed labels on each sample; prometheus_client calls this."""
+        for update in self._before_scrape:
+            update()
+        self._export()
+        for family in self._unlabelled.collect():
+            family.samples = [
+                sample._replace(labels={**self._labels, **sample.labels})
+                for sample in family.samples
+            ]
+            yield family
+
+    def _export(self) -> None:
+        with self._lock:
+            for (_, *labels), (metric, amount) in self._added.items():
+                counter = self._counters.get(metric.name)
+                if counter is None:
+                    counter = Counter(
+                        metric.name, metric.help, metric.labels, registry=self._unlabelled
+                    )
+                    self._counters[metric.name] = counter
+                (counter.labels(*labels) if labels else counter).inc(amount)
+            for (_, *labels), (metric, value) in self._newest.items():
+                gauge = self._gauges.get(metric.name)
+                if gauge is None:
+                    gauge = Gauge(
+                        metric.name, metric.help, metric.labels, registry=self._unlabelled
+                    )
+                    self._gauges[metric.name] = gauge
+                (gauge.labels(*labels) if labels else gauge).set(value)
+            self._added.clear()
+            self._newest.clear()
+
+
+class LimitedConnections(ThreadingMixIn, TCPServer):
+    """Handles each connection in a thread, and closes those that last too long.
+
+    Any pod may connect where no NetworkPolicy is enforced. So a slow or endless request must not
+    use up threads or memory, nor keep others from an answer. Horovod's rendezvous uses it too. If
+    all threads are taken, the oldest connection is closed: a new one, which may be a scrape,
+    waits for no slow client.
+
+    Attributes:
+        most_connections: The limit of connections, and so of threads.
+        longest_seconds: The limit of a connection's whole time.
+    """
+
+    daemon_threads = True
+    # A burst waits here instead of connecting again after a second.
+    request_queue_size = 1024
+    most_connections = 16
+    longest_seconds = 10.0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._begun: dict[socket.socket, float] = {}
+        self._changed = threading.Condition()
+        super().__init__(*arguments, **options)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start the thread of a connection."""
+        with self._changed:
+            if len(self._begun) >= self.most_connections:
+                _close(next(iter(self._begun)))
+                self._changed.wait_for(lambda: len(self._begun) < self.most_connections)
+            self._begun[request] = time.monotonic()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._forget(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Handle a connection; its end makes room for another."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._forget(request)
+
+    def _forget(self, request: Any) -> None:
+        with self._changed:
+            self._begun.pop(request, None)
+            self._changed.notify()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print an error, but not that a client has left or was closed."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def service_actions(self) -> None:
+        """Close connections that last too long; called every half second."""
+        super().service_actions()
+        with self._changed:
+            oldest = time.monotonic() - self.longest_seconds
+            for request, begun in self._begun.items():
+                if begun < oldest:
+                    _close(request)
+
+
+def _close(request: socket.socket) -> None:
+    """Let the thread of a connection end: what it reads is empty, what it writes fails."""
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
+
+
+class LimitedRequest(StreamRequestHandler):
+    """Reads at most `most_bytes` of a request; the rest seems not to be there."""
+
+    most_bytes = 2**14
+
+    def setup(self) -> None:
+        """Limit what is read."""
+        super().setup()
+        self.rfile = io.BufferedReader(_Limited(self.rfile, self.most_bytes))
+
+
+class _Limited(io.RawIOBase):
+    def __init__(self, file: Any, most_bytes: int) -> None:
+        self._file, self._left = file, most_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        read = self._file.readinto1(memoryview(buffer)[: self._left])
+        self._left -= read
+        return int(read)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
 
 _log = logging.getLogger(__name__)
 
@@ -41,23 +242,14 @@ def at_once() -> None:
 
 
 class Metrics(Protocol):
-    """Metrics that can be served.
-
-    Attributes:
-        exported: The registry, collected at each scrape.
-    """
+    """Metrics that can be served, collected at each scrape."""
 
     exported: CollectorRegistry
 
 
 @dataclass(frozen=True)
 class MetricsServer:
-    """A running server; its threads are daemons, so a program may end without closing it.
-
-    Attributes:
-        address: Its IP address.
-        port: Its port.
-    """
+    """A running server; its threads are daemons, so a program may end without closing it."""
 
     address: str
     port: int
@@ -77,12 +269,7 @@ def serve(
     """Serve `metrics` on POD_IP (by default any address) at IMAGENET_METRICS_PORT.
 
     Returns None if the port is 0 or unset. If the port cannot be opened, it logs a warning and
-    returns None: a long training must not fail because of its metrics.
-
-    Args:
-        metrics: The metrics.
-        environment: The pod's environment.
-        readiness: The readiness for /readyz, which answers 200 or 503.
+    returns None: a long training must not fail because of its metrics. /readyz answers 200 or 503.
     """
     if environment.metrics_port == 0:
         return None
@@ -99,21 +286,14 @@ def serve(
         return None
     server.set_app(_application(metrics, readiness))
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    _start_deaf(thread)
-    return MetricsServer(address, environment.metrics_port, server, thread)
-
-
-def _start_deaf(thread: threading.Thread) -> None:
-    """Start a thread that blocks signals, as do the threads that it starts.
-
-    A signal for the process goes to any thread that does not block it. There it would end a
-    launcher that waits for signals in the main thread.
-    """
+    # A signal for the process goes to any thread that does not block it. In this one, or those that
+    # it starts, it would end a launcher that waits for signals in the main thread.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         thread.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return MetricsServer(address, environment.metrics_port, server, thread)
 
 
 def start(environment: Environment, readiness: Readiness = at_once) -> Registry:

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 
 from imagenet_spec import metrics
-from imagenet_workloads.arguments import throttled_seconds
-from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.cores import throttled_seconds
+from imagenet_workloads.telemetry.server import Registry
 
 _TIME_PHASES = {
     metrics.Phase.RESUMING: metrics.TimePhase.RESTORING,
@@ -56,12 +56,7 @@ class TimeAccount:
     """
 
     def __init__(self, age: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin the account.
-
-        Args:
-            age: seconds for which the process has run already; they count as starting.
-            clock: gives seconds.
-        """
+        """The process has run for `age` seconds already, which count as starting."""
         self._clock, self._lock = clock, threading.Lock()
         self._phase, self._since = metrics.TimePhase.STARTING, clock() - age
         self._seconds = dict.fromkeys(metrics.TimePhase, 0.0)
@@ -75,9 +70,8 @@ class TimeAccount:
     def step(self, waited: float, redone: bool) -> None:
         """Divide the time since the phase began, or since the former step, at the end of a step.
 
-        Args:
-            waited: seconds of the step that were spent waiting for its data.
-            redone: whether an earlier attempt had trained it; then all of it is lost time.
+        It `waited` so many seconds for its data. If an earlier attempt had trained it, all is lost
+        time.
         """
         with self._lock:
             now = self._clock()
@@ -127,6 +121,7 @@ class TrainingRecorder:
         self._saves, self._unsaved, self._copied = False, 0.0, 0.0
         self._loop_cpu = deque[float](maxlen=STEPS_OF_LOOP_CPU)
         self._reading: Callable[[], ReadingTimes | None] = lambda: None
+        self._utilization: Callable[[], float | None] = lambda: None
         self._launched = self._starved = 0
         self._totals: dict[tuple[str, ...], float] = {}
         # Images, seconds and wait of steps, and what else the last one changed.
@@ -182,14 +177,7 @@ class TrainingRecorder:
         data_wait_seconds: float,
         redone: bool = False,
     ) -> None:
-        """Record one training step of this worker, which ends now.
-
-        Args:
-            images: The images of the step, over this worker's devices.
-            step_seconds: Its duration, the wait for data included.
-            data_wait_seconds: The wait for data.
-            redone: Whether an earlier attempt had trained it.
-        """
+        """Record a step that ends now; its wait for data is a part of its seconds."""
         self.time.step(data_wait_seconds, redone)
         self._at_work = True
         if self._saves:
@@ -201,6 +189,10 @@ class TrainingRecorder:
     def reading(self, times: Callable[[], ReadingTimes | None]) -> None:
         """Take what says how the reading went so far; None if it is not measured."""
         self._reading = times
+
+    def utilization(self, measure: Callable[[], float | None]) -> None:
+        """Take what measures the utilization of this worker's GPUs, 0..1; None if it cannot."""
+        self._utilization = measure
 
     def launched(self, starved: bool | None) -> None:
         """Count a step by whether its device waited for the program; None if that is not known."""
@@ -290,6 +282,7 @@ class TrainingRecorder:
             if throttled is not None:
                 self._total(metrics.TRAIN_THROTTLED, throttled)
             self._set_known(metrics.TRAIN_LOOP_CPU, self.median_loop_cpu())
+            self._set_known(metrics.TRAIN_GPU_UTILIZATION, self._utilization())
             reading = self._reading()
             if reading is not None:
                 self._total(metrics.TRAIN_READ_WAIT, reading.read_waited)

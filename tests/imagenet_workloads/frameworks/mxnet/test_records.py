@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.data.sharding import share
+from imagenet_workloads.data.order import share
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.record_files import RecordFiles, join
 from imagenet_workloads.frameworks.mxnet.records import (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from imagenet_spec.program.train import Options
-from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.checkpoint import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import checkpoint_files, optimizers

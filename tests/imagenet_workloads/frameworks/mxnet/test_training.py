@@ -1,5 +1,6 @@
 """`imagenet-train` in one process, from the command line to what it leaves."""
 
+import hashlib
 import json
 import shutil
 import time
@@ -11,10 +12,13 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from imagenet_spec.events import EpochFinished, Started, Validated, read_events
 from imagenet_workloads.dataset import read_dataset
-from imagenet_workloads.telemetry.events import EpochFinished, Started, Validated, read_events
 from support import limits, plain_mxnet
+from support.evaluations import check_evaluation
+from support.listed_files import listed_files
 from support.one_process import assert_only_reads, assert_sigterm_saves
+from support.sentences import assert_says
 from support.tiny_dataset import TinyDataset, write_dataset
 from support.training_cluster import result, train
 
@@ -49,6 +53,7 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
     assert said.pop("time") > 0
     check_time(tmp_path / "attempts/r0", started)
     assert said.pop("seconds").keys() == found["time"]["phases"].keys()
+    result_sum = hashlib.sha256((tmp_path / "attempts/r0/result.json").read_bytes()).hexdigest()
     assert said == {
         "event": "finished",
         "epochs": 5,
@@ -57,13 +62,31 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
         "imagesPerSecond": found["train"]["imagesPerSecond"],
         "loopCpuSeconds": found["train"]["loopCpuSeconds"],
         "checkpointStallSeconds": found["train"]["checkpointStallSeconds"],
+        "resultSha256": result_sum,
     }
     assert said["loopCpuSeconds"] > 0
     assert found["train"]["images"] == 5 * 600
     attempt = tmp_path / "attempts/r0"
+    assert listed_files(attempt) == {
+        *("model-symbol.json", "model-0005.params", "labels.json"),
+        *("model-card.md", "model-card.json"),
+    }
     labels = json.loads((attempt / "labels.json").read_text())
     assert labels[3:5] == ["digit-3", {"class": "digit-4", "words": "four, quatre"}]
     check_judged_by_plain_mxnet(found, attempt, digits)
+    evaluation = check_evaluation(attempt, digits.folder)
+    assert (evaluation.job, evaluation.epoch) == ("local", 5)
+    assert evaluation.words[4] == "four, quatre"
+    card = json.loads((attempt / "model-card.json").read_text())
+    assert sum(one["right"] for one in card["accuracyByClass"]) == evaluation.right
+    assert card["validation"] == found["validation"]
+    assert card["versions"]["MXNet"] == mx.__version__
+    # Who sees the result sees all.
+    written = [
+        (attempt / name).stat().st_mtime_ns
+        for name in ("evaluation.json", "model-card.md", "model-card.json", "result.json")
+    ]
+    assert written == sorted(written)
 
     events = [event for _, event in read_events(attempt / "metrics.jsonl")]
     assert [event.epoch for event in events if isinstance(event, Validated)] == [0, 1, 2, 3, 4]
@@ -224,7 +247,17 @@ def test_benchmark_and_mirror_train_without_data(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     found = result(tmp_path)
     assert (found["train"]["images"], found["validation"]) == (64, None)
+    card = json.loads((tmp_path / "attempts/r0/model-card.json").read_text())
+    assert (card["validation"], card["accuracyByClass"]) == (None, [])
+    assert not (tmp_path / "attempts/r0/evaluation.json").exists()
     assert "conv0_weight" in ended.stdout + ended.stderr
+
+
+def test_images_of_image_record_iter_are_evaluated(digits: TinyDataset, tmp_path: Path) -> None:
+    more = ("--network", "mlp", "--num-epochs", "1", "--reader", "ImageRecordIter")
+    ended = train(arguments(digits, tmp_path, *more))
+    assert ended.returncode == 0, ended.stderr
+    check_evaluation(tmp_path / "attempts/r0", digits.folder)
 
 
 def test_test_io_reads_and_trains_nothing(digits: TinyDataset, tmp_path: Path) -> None:
@@ -237,10 +270,8 @@ def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> 
 
 
 def test_a_real_lack_of_memory_ends_with_what_to_change(tmp_path: Path) -> None:
-    assert limits.advice_without_memory(tmp_path, "MXNet") == (
-        f"{limits.LACKS_MEMORY}; MXNET_BACKWARD_DO_MIRROR=1 in the environment may save some more, "
-        "but is slower"
-    )
+    advice = limits.advice_without_memory(tmp_path, "MXNet")
+    assert_says(advice, limits.LACKS_MEMORY, "MXNET_BACKWARD_DO_MIRROR=1", "slower")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import mxnet as mx
@@ -10,7 +11,7 @@ import pytest
 from imagenet_workloads.commands.verify import main
 from support.forged_results import chain_of, changed_later_receipt, resealed, without_later_receipts
 from support.tiny_dataset import write_dataset
-from support.training_cluster import train
+from support.training_cluster import PROGRAM, train
 
 FIRST = "epoch-0001-batch-00000000"
 SECOND, LAST = "epoch-0002-batch-00000000", "epoch-0003-batch-00000000"
@@ -61,6 +62,21 @@ def test_training_again_gives_the_same_receipt(
     assert main([str(job), *options]) == 0
     said = f"from {begin}, training has the bytes of {LAST} (steps: {steps})"
     assert said in capsys.readouterr().out
+
+
+def test_the_card_has_both_attempts_and_the_command(job: Path) -> None:
+    attempt = job / "attempts/r1"
+    card = json.loads((attempt / "model-card.json").read_text())
+    training = card["training"]
+    assert training["restarts"] == 1
+    assert [(one["attempt"], one["epoch"]) for one in training["attempts"]] == [(0, 0), (1, 2)]
+    assert 0 < training["lastAttempt"]["goodput"] < 1
+    program, *arguments = card["verify"].split()
+    command = [str(PROGRAM.with_name(program)), *arguments]
+    verified = subprocess.run(command, cwd=attempt, capture_output=True, text=True, check=False)
+    assert verified.returncode == 0, verified.stderr
+    assert f"training has the bytes of {LAST}" in verified.stdout
+    assert not (attempt / "evaluation.json").exists()
 
 
 def test_a_state_that_does_not_follow_is_found(

@@ -36,8 +36,13 @@ def test_what_only_mxnet_has_is_named(arguments: list[str]) -> None:
 
 def test_every_family_has_its_builder() -> None:
     source = Path(networks.__file__).with_name("families.py").read_text()
-    functions = {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
-    assert {family.builder for family in networks.FAMILIES.values()} <= functions
+    defined = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Assign):
+            defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    assert {family.builder for family in networks.FAMILIES.values()} <= defined
 
 
 def test_a_network_that_it_lacks_is_told_without_pytorch() -> None:

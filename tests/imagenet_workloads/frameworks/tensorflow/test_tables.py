@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec import events
 from imagenet_workloads.errors import StorageError
 from imagenet_workloads.frameworks.tensorflow.tables import Tables
-from imagenet_workloads.telemetry import events
 
 
 def test_a_line_for_each_report_and_each_evaluation(tmp_path: Path) -> None:

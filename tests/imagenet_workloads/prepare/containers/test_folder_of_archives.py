@@ -18,6 +18,7 @@ from support.image_trees import classes_of
 from support.image_trees import write_folder as write_files
 from support.pictures import collection, jpeg, tar, write_folder, zipped
 from support.preparation import prepare, refused
+from support.sentences import says
 
 IMAGES = collection({"n01": 4, "n02": 3, "n03": 5})
 ARCHIVES: dict[str, Callable[[dict[str, bytes]], bytes]] = {"tar": tar, "zip": zipped}
@@ -216,7 +217,7 @@ def test_what_is_wrong_with_an_archive_names_it(tmp_path: Path) -> None:
         source.read(images[-1].name, images[-1].offset, images[-1].size)
     (tmp_path / "n03.tar").write_bytes(tar(IMAGES["n03"]))
     (root / "n03.tar").symlink_to(tmp_path / "n03.tar")
-    with pytest.raises(InputError, match=r"n03\.tar: is a link to .*, out of the source"):
+    with pytest.raises(InputError, match=says("n03.tar", "is a link to", "out of the source")):
         list(volume.open_source(root).scan(Notes()))
 
 

@@ -22,7 +22,8 @@ from support.file_server import FileServer
 from support.parquet_files import hugging_face, plain, rows, written
 from support.pictures import collection, jpeg, tar, write_folder, zipped
 from support.preparation import contents, prepare, records, refused, run_index
-from support.remote_preparation import prepare_fetched, prepare_remote
+from support.remote_preparation import files_on_server, prepare_fetched, prepare_remote
+from support.sentences import says
 
 IMAGES = collection({"cat": 6, "dog": 5})
 NAMES = ("dog", "cat")
@@ -125,7 +126,9 @@ def test_the_names_of_labels_in_one_file_are_those_of_all(
     if is_right:
         assert [one.class_name for one in source.scan(Notes())] == ["dog", "cat"] * 2
     else:
-        with pytest.raises(InputError, match="has the label 0, which is none of the 2 class names"):
+        with pytest.raises(
+            InputError, match=says("has the label 0", "which is none of the 2 class names")
+        ):
             list(source.scan(Notes()))
 
 
@@ -319,7 +322,7 @@ def test_a_file_on_a_server_is_read_by_ranges(tmp_path: Path) -> None:
     # Much larger than the images of one row group.
     content = hugging_face(rows(IMAGES) + [("dog", jpeg(7, 1000, 1000))] * 20, NAMES, group=4)
     with FileServer({"/x.parquet": content}).running() as server:
-        options = ["--http-file", "x.parquet", f"{server.url}/x.parquet"]
+        options = files_on_server(server.url, "x.parquet")
         dataset = prepare_remote(tmp_path / "data", options, "--shards", "1")
         assert {request.headers.get("Range") is None for request in server.requests} == {False}
         (tmp_path / "x.parquet").write_bytes(content)

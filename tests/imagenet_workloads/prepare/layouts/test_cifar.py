@@ -21,7 +21,8 @@ from support.cifar import LABELS, NAMES, TEST, VERSIONS, seeds
 from support.file_server import FileServer
 from support.pictures import decode, difference, pixels, tar, zipped
 from support.preparation import contents, prepare, records, refused, run_index
-from support.remote_preparation import prepare_fetched, prepare_remote
+from support.remote_preparation import files_on_server, prepare_fetched, prepare_remote
+from support.sentences import says
 
 
 def write(path: Path, version: str, how: str) -> Path:
@@ -86,8 +87,8 @@ def test_an_archive_of_a_server_is_the_dataset_of_a_volume(
     files = FileServer({"/cifar.tar.gz": content}, knows_ranges=knows_ranges)
     digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
     with files.running() as server:
-        named = ["--http-file", "cifar.tar.gz", f"{server.url}/cifar.tar.gz"]
-        checked = [*named, "--http-checksum", "cifar.tar.gz", f"md5:{digest}"]
+        named = files_on_server(server.url, "cifar.tar.gz")
+        checked = files_on_server(server.url, "cifar.tar.gz", checksum=f"md5:{digest}")
         cache = tmp_path / "cache"
         found = [prepare_fetched(cache, tmp_path / "fetched", checked, *options)]
         asked = len(server.requests)
@@ -143,7 +144,7 @@ def test_nothing_in_a_pickle_is_run(tmp_path: Path) -> None:
 
     source = write(tmp_path / "source", "cifar-10-batches-py", "folder")
     (source / "cifar-10-batches-py" / "data_batch_2").write_bytes(pickle.dumps(Bomb(), 2))
-    with pytest.raises(InputError, match=r"data_batch_2: is no batch of CIFAR: 0 labels and 0"):
+    with pytest.raises(InputError, match=says("data_batch_2", "is no batch of CIFAR", "0 labels")):
         list(volume.open_source(source).scan(Notes()))
     assert not (tmp_path / "boom").exists()
 

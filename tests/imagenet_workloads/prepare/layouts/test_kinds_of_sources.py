@@ -23,6 +23,7 @@ from support.blobs import BytesBlob
 from support.image_trees import write_folder
 from support.pictures import tar, zipped
 from support.public_datasets import classes, shard
+from support.sentences import says
 
 TWO = classes("x", ("a", "b"), 2)
 
@@ -224,7 +225,9 @@ def test_names_of_images_may_hold_spaces_and_commas(image: str, tmp_path: Path) 
 def test_a_table_of_sizes_alone_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "l.csv"
     path.write_text("filename,width,height\na.jpg,24,20\n")
-    with pytest.raises(InputError, match=r"\(filename, width, height\) do not say which is the"):
+    with pytest.raises(
+        InputError, match=says("(filename", "width", "height", "do not say which is the")
+    ):
         labels.read(path, lambda: iter(("a.jpg",)), ["n0"])
 
 

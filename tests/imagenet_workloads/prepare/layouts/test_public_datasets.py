@@ -1,6 +1,5 @@
 """Miniatures of public data sets are read as their authors mean it, or refused with the lines."""
 
-import argparse
 import re
 import shlex
 from collections import Counter
@@ -9,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec.program.option import parser
+from imagenet_spec.program.programs import INDEX
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.source import Notes, Source
@@ -28,9 +29,7 @@ def write(kind: str, path: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def choice_of(options: Sequence[str]) -> choices.Choice:
-    parser = argparse.ArgumentParser()
-    choices.add_options(parser)
-    parsed = parser.parse_args(options)
+    parsed = parser(INDEX).parse_args(["--data", "/data", *options])
     assert choices.mistake(parsed) is None
     return choices.of(parsed)
 

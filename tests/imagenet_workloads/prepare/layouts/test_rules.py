@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec.program.option import parser
+from imagenet_spec.program.programs import INDEX
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.source import Notes, Source
@@ -22,9 +24,7 @@ TABLE = b"file,label\n0.jpg,c0\n1.jpg,c1\n2.jpg,c0\n3.jpg,c1\n"
 
 
 def parsed(options: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    choices.add_options(parser)
-    return parser.parse_args(options)
+    return parser(INDEX).parse_args(["--data", "/data", *options])
 
 
 def read(

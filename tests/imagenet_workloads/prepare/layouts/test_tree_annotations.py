@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from imagenet_workloads.dataset import read_dataset
-from imagenet_workloads.prepare.annotations import LARGEST
+from imagenet_workloads.prepare.source import LARGEST_ANNOTATION
 from support.annotations import Named, annotation, archive
 from support.file_server import FileServer
 from support.image_trees import KAGGLE, TORCHVISION, WRITERS, write_folder, write_zip
 from support.kaggle_server import serve_kaggle
 from support.pictures import zipped
 from support.preparation import examples, prepare, refused, run_index
-from support.remote_preparation import prepare_fetched, prepare_remote
+from support.remote_preparation import files_on_server, prepare_fetched, prepare_remote
 from support.s3_server import S3Server, serve_s3
 
 ROOT = "ILSVRC/Annotations/CLS-LOC/"
@@ -24,7 +24,7 @@ TRAIN = {
     "n01/n01_0.xml": annotation(Named("n01", (8, 6, 16, 18)), Named("n01", (16, 12, 99, 24))),
     "n02/n02_1.xml": annotation(Named("n02", (5, 5, 5, 9)), Named("n01", (0, 0, 9, 9))),
     "n02/n02_2.xml": b"<annotation>",
-    "n03/n03_0.xml": annotation(Named("n03", (0, 0, 32, 24))) + b" " * LARGEST,
+    "n03/n03_0.xml": annotation(Named("n03", (0, 0, 32, 24))) + b" " * LARGEST_ANNOTATION,
     "n03/n03_1.xml": annotation(Named("n03", (0, 0, 16, 24))),
     "n03/n03_77.xml": annotation(Named("n03", (0, 0, 16, 24))),
 }
@@ -120,7 +120,7 @@ def server() -> Iterator[FileServer]:
 
 
 def test_those_of_a_zip_on_a_server_take_few_requests(server: FileServer, tmp_path: Path) -> None:
-    reading = ["--http-file", "kaggle.zip", f"{server.url}/kaggle.zip"]
+    reading = files_on_server(server.url, "kaggle.zip")
     result = run_index(None, tmp_path / "data", *reading, *OPTIONS)
     assert result["boundingBoxes"] == {**COUNTS, "annotationsWithoutImage": 1_001}
     assert len(server.requests) < 100

@@ -11,9 +11,7 @@ import pytest
 from imagenet_workloads.clients.s3 import open_bucket
 from imagenet_workloads.commands import fetch, pack
 from imagenet_workloads.errors import WorkloadError
-from imagenet_workloads.prepare import fetch as prepare_fetch
-from imagenet_workloads.prepare.download import Download
-from imagenet_workloads.prepare.sources.cache import FileToFetch
+from imagenet_workloads.prepare.sources.cache import CacheEntry, Record
 from support.pictures import collection, tar
 from support.preparation import refused, run_index
 from support.remote_preparation import write_secret
@@ -147,15 +145,15 @@ def test_an_archive_that_another_fetch_replaced_is_said(
     fill(server, "mixed", a=CLASSES["a"], b=CLASSES["b"])
     assert fetch.main(options) == 0
     fill(server, "mixed", a=CLASSES["c"], b=CLASSES["b"])
-    store = prepare_fetch._store
+    store = CacheEntry.store
 
-    def end_before_the_list(file: FileToFetch, download: Download) -> None:
-        if file.name == "files.json":
+    def end_before_the_list(entry: CacheEntry, record: Record) -> None:
+        if entry.folder.name.startswith("prefix-"):
             raise WorkloadError("killed")
-        store(file, download)
+        store(entry, record)
 
     with monkeypatch.context() as patched:
-        patched.setattr(prepare_fetch, "_store", end_before_the_list)
+        patched.setattr(CacheEntry, "store", end_before_the_list)
         assert fetch.main(options) == 1
     index: Sequence[str] = [*options, "--data", str(tmp_path / "data"), *DATASET]
     said = refused(capfd, *index)

@@ -4,7 +4,7 @@ import re
 import tarfile
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,12 @@ from support.pictures import (
     write_tar_of_tars,
 )
 from support.preparation import contents, prepare, refused, run_index
-from support.remote_preparation import prepare_fetched, prepare_remote, write_secret
+from support.remote_preparation import (
+    files_on_server,
+    prepare_fetched,
+    prepare_remote,
+    write_secret,
+)
 
 IMAGES = collection({f"n{number:02}": 6 for number in range(10)})
 DATASET = ("--validation-per-class", "1", "--shards", "2")
@@ -48,8 +53,10 @@ def server(archive: Path) -> Iterator[FileServer]:
         yield running
 
 
-def reading(server: FileServer, *more: str) -> list[str]:
-    return ["--http-file", "train.tar", f"{server.url}/train.tar", *more]
+def reading(
+    server: FileServer, *more: str, others: Sequence[str] = (), **attributes: str
+) -> list[str]:
+    return [*files_on_server(server.url, "train.tar", *others, **attributes), *more]
 
 
 class Meeting:
@@ -87,7 +94,7 @@ class Meeting:
 def test_it_is_the_same_dataset_as_from_a_volume(layout: str, tmp_path: Path) -> None:
     file = WRITERS[layout](tmp_path / "images.tar", IMAGES)
     with FileServer({"/images.tar": file.read_bytes()}).running() as server:
-        options = ["--http-file", "images.tar", f"{server.url}/images.tar"]
+        options = files_on_server(server.url, "images.tar")
         remote = prepare_remote(tmp_path / "remote", options, *DATASET)
     local = prepare(file, tmp_path / "local", *DATASET)
     files = contents(remote)
@@ -133,12 +140,8 @@ def test_validation_images_and_their_labels_are_files_of_their_own(
     )  # fmt: skip
     for name in ("val.tar", "labels.txt"):
         server.content[f"/{name}"] = (tmp_path / name).read_bytes()
-    options = [
-        *("--http-file", "labels.txt", f"{server.url}/labels.txt"),
-        *("--http-file", "val.tar", f"{server.url}/val.tar"),
-        *("--http-archive", "train.tar", "--http-validation", "val.tar"),
-    ]
-    options = reading(server, *options)
+    validating = ("--http-archive", "train.tar", "--http-validation", "val.tar")
+    options = reading(server, *validating, others=["labels.txt", "val.tar"])
     remote = prepare_remote(tmp_path / "remote", options, "--http-labels", "labels.txt")
     assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
 
@@ -152,7 +155,7 @@ def test_the_development_kit_s_numbers_are_translated(prepare_it: str, tmp_path:
         **kit([1000, *range(9, 0, -1)], ids),
     }
     with FileServer({f"/{name}": one for name, one in content.items()}).running() as server:
-        files = [part for name in content for part in ("--http-file", name, f"{server.url}/{name}")]
+        files = files_on_server(server.url, *content)
         options = [*files, "--http-archive", "train.tar", "--http-validation", "val.tar"]
         more = ("--http-labels", GROUND_TRUTH, "--http-class-words", META)
         if prepare_it == "fetched":
@@ -168,7 +171,7 @@ def test_the_development_kit_s_numbers_are_translated(prepare_it: str, tmp_path:
 def test_an_archive_of_a_tree_has_the_development_kit(prepare_it: str, tmp_path: Path) -> None:
     content = tar({**UNLABELLED, **unpacked([490, 1000, 1])})
     with FileServer({"/tree.tar": content}).running() as server:
-        options = ["--http-file", "tree.tar", f"{server.url}/tree.tar"]
+        options = files_on_server(server.url, "tree.tar")
         if prepare_it == "fetched":
             dataset = prepare_fetched(tmp_path / "cache", tmp_path / "data", options)
         else:
@@ -188,7 +191,7 @@ def test_the_words_of_the_classes_are_a_file_behind_the_same_login(
     secret = write_secret(tmp_path / "secret", username="reader", password="password")
     monkeypatch.setenv("IMAGENET_CREDENTIALS", str(secret))
     server.content["/words.json"] = b'{"n01": "tench", "n77": "cat"}'
-    options = reading(server, "--http-file", "words.json", f"{server.url}/words.json")
+    options = reading(server, others=["words.json"])
     words = ("--http-class-words", "words.json")
     dataset = prepare_remote(tmp_path / "data", options, *words)
     assert read_dataset(dataset).class_words == {"n01": "tench"}
@@ -209,11 +212,11 @@ def test_both_splits_may_be_in_one_archive_or_in_two(tmp_path: Path) -> None:
     local = prepare(tmp_path / "both.tar", tmp_path / "local")
     content = {"/both.tar": both, "/train.tar": tar(train), "/val.tar": tar(val)}
     with FileServer(content).running() as server:
-        one = ["--http-file", "both.tar", f"{server.url}/both.tar"]
+        one = files_on_server(server.url, "both.tar")
         remote = prepare_remote(tmp_path / "one", one)
         assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
-        two = [*("--http-file", "val.tar", f"{server.url}/val.tar"), "--http-validation", "val.tar"]
-        remote = prepare_remote(tmp_path / "two", reading(server, *two))
+        two = reading(server, "--http-validation", "val.tar", others=["val.tar"])
+        remote = prepare_remote(tmp_path / "two", two)
     sealed = read_dataset(remote)
     assert (sealed.train.images, sealed.validation.images) == (60, 10)
 
@@ -248,7 +251,7 @@ def test_login_and_query_are_in_no_file_and_no_output(
     monkeypatch.setenv("IMAGENET_CREDENTIALS", str(secret))
     server.content = {"/train.tar?sig=na-ture": archive.read_bytes()}
     server.login = basic("rea-der", "pass-word")
-    options = reading(server, "--http-query-key", "train.tar", "link")
+    options = reading(server, queryKey="link")
     dataset = prepare_remote(tmp_path / "data", options, *DATASET)
     server.login = "another"
     assert index.main([*options, "--data", str(tmp_path / "data"), *DATASET]) == 3
@@ -270,7 +273,7 @@ def test_a_secret_without_a_key_is_named(
     monkeypatch.setenv("IMAGENET_CREDENTIALS", str(write_secret(tmp_path / "secret", username="x")))
     said = refused(capfd, *arguments)
     assert "the Secret lacks the key password; add it to the Secret" in said
-    said = refused(capfd, *arguments, "--http-query-key", "train.tar", "link")
+    said = refused(capfd, *reading(server, queryKey="link"), *arguments[2:])
     assert "the Secret lacks the key link" in said
     assert server.requests == []
 
@@ -278,11 +281,14 @@ def test_a_secret_without_a_key_is_named(
 @pytest.mark.parametrize(
     ("more", "mistake"),
     [
-        (["--http-archive", "x"], "x is no name of an --http-file"),
-        (["--http-size", "train.tar", "x"], "'x' is no number of bytes"),
-        (["--http-checksum", "train.tar", "sha1:00"], "neither sha256:DIGITS nor md5:DIGITS"),
+        (["--http-archive", "x"], "x is no name in --http-files"),
+        (files_on_server("http://x", "x", sizeBytes="x"), "sizeBytes: 'x' is not a whole number"),
+        (files_on_server("http://x", "x", checksum="sha1:00"), "neither sha256:DIG"),
+        (["--http-files", "x"], "is not JSON"),
+        (["--http-files", '["x"]'], "is not a list of objects"),
+        (["--http-files", '[{"name": "x"}]'], "must have name, url"),
         (["--http-labels", "train.tar"], "--http-labels goes with --http-validation"),
-        (["--http-file", "train.tar", "http://x/y"], "each --http-file needs another name"),
+        (files_on_server("http://x", "y", "y"), "each of --http-files needs another name"),
         (
             ["--http-validation", "train.tar", "--http-labels", "train.tar",
              "--validation-per-class", "1"],

@@ -10,7 +10,7 @@ import pytest
 
 from imagenet_workloads.commands import fetch, index, pack
 from imagenet_workloads.dataset import read_dataset
-from imagenet_workloads.prepare import download
+from imagenet_workloads.prepare import fetch as fetching
 from support.file_server import Handler, basic
 from support.kaggle_server import Kaggle, serve_kaggle
 from support.parquet_files import hugging_face, rows
@@ -136,7 +136,7 @@ def test_an_expired_link_is_replaced_in_place_and_while_fetching(
     assert read_dataset(found).train.images == 11
     assert len(kaggle.api.requests) > 3
 
-    monkeypatch.setattr(download, "BLOCK", 4096)
+    monkeypatch.setattr(fetching, "BLOCK", 4096)
     asked = len(kaggle.api.requests)
     expiring(kaggle, 4)
     options = [*competition(kaggle), "--cache", str(tmp_path / "cache"), "--connections", "1"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.clients import TRAFFIC
 from imagenet_workloads.commands import index, pack
 from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources import kinds as sources
@@ -16,7 +16,7 @@ from support.file_server import FileServer
 from support.parquet_files import hugging_face, rows
 from support.pictures import collection, jpeg, tar, write_tar_of_tars, zipped
 from support.preparation import prepare, refused, run_index
-from support.remote_preparation import prepare_fetched, prepare_remote
+from support.remote_preparation import files_on_server, prepare_fetched, prepare_remote
 
 IMAGES = collection({"n01": 20, "n02": 20, "n03": 2})
 SHARDS = ("--shards", "2")
@@ -34,7 +34,7 @@ def server(tmp_path: Path) -> Iterator[FileServer]:
 
 
 def reading(server: FileServer, name: str) -> list[str]:
-    return ["--http-file", name, f"{server.url}/{name}"]
+    return files_on_server(server.url, name)
 
 
 def packed(data: Path, result: dict[str, Any], *options: str) -> tuple[int, int]:

@@ -13,7 +13,12 @@ from support.file_server import FileServer
 from support.parquet_files import hugging_face, rows
 from support.pictures import collection, tar, zipped
 from support.preparation import prepare, refused, run_index
-from support.remote_preparation import prepare_fetched, prepare_remote, write_secret
+from support.remote_preparation import (
+    files_on_server,
+    prepare_fetched,
+    prepare_remote,
+    write_secret,
+)
 from support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serve_s3
 from support.shards import shard, split
 
@@ -147,8 +152,8 @@ def test_loose_images_of_a_prefix_are_not_stored(
 
 
 def test_one_shard_is_a_source(server: FileServer, tmp_path: Path) -> None:
-    url = f"{server.url}/shards/imagenet-000000.tar"
-    one = prepare_remote(tmp_path / "remote", ["--http-file", "x.tar", url], *ALL)
+    files = files_on_server(f"{server.url}/shards", "imagenet-000000.tar")
+    one = prepare_remote(tmp_path / "remote", files, *ALL)
     file = tmp_path / "imagenet-000000.tar"
     file.write_bytes(FOLDERS["shards"][file.name])
     local = prepare(file, tmp_path / "local", *ALL)

@@ -106,8 +106,8 @@ def test_a_fetch_that_is_killed_continues_with_the_blocks_on_the_disk(
     # Killed when the third block is on the disk, before the journal says so.
     hook = """
 import os, signal
-from imagenet_workloads.prepare import download
-download.BLOCK = 4096
+from imagenet_workloads.prepare import fetch
+fetch.BLOCK = 4096
 real, calls = os.fdatasync, []
 def fdatasync(file):
     real(file)
@@ -123,7 +123,7 @@ os.fdatasync = fdatasync
         hook.partition("real, calls")[0]
         + """
 import atexit
-from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.clients import TRAFFIC
 atexit.register(lambda: print(TRAFFIC.bytes))
 """
     )

@@ -12,6 +12,7 @@ from imagenet_workloads.prepare.layouts import devkit, labels
 from imagenet_workloads.prepare.source import Image, Notes
 from imagenet_workloads.prepare.sources import volume
 from support.pictures import write_folder
+from support.sentences import says
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def scanned(root: Path) -> list[Image]:
 def test_a_folder_that_is_reached_twice_is_an_error(at: str, to: str, root: Path) -> None:
     (root / at).parent.mkdir(exist_ok=True)
     (root / at).symlink_to(to)
-    with pytest.raises(InputError, match=r"leads to the same folder as .*; remove the link"):
+    with pytest.raises(InputError, match=says("leads to the same folder as", "remove the link")):
         scanned(root)
 
 
@@ -124,7 +125,9 @@ def test_flat_folders_keep_to_the_same_rule(root: Path, tmp_path: Path) -> None:
     (root / "n01" / "4.jpg").symlink_to(tmp_path / "secret")
     (root / "n01" / "up").symlink_to("..")
     source = volume.open_flat(root / "n01")
-    with pytest.raises(InputError, match=r"4\.jpg: is a link to .*secret, out of the source"):
+    with pytest.raises(
+        InputError, match=says("4.jpg", "is a link to", "secret", "out of the source")
+    ):
         list(source.scan(Notes()))
     (root / "n01" / "4.jpg").unlink()
     assert [image.name for image in source.scan(Notes())] == ["1.jpg"]
@@ -139,7 +142,7 @@ def test_an_image_that_became_a_link_out_of_the_source_is_not_read(
     (tmp_path / "secret").write_bytes(b"s")
     (root / "n01" / "1.jpg").unlink()
     (root / "n01" / "1.jpg").symlink_to(tmp_path / "secret")
-    with pytest.raises(InputError, match="leads out of the source: the source has changed"):
+    with pytest.raises(InputError, match=says("leads out of the source", "the source has changed")):
         source.read(image.name, image.offset, image.size)
 
 
@@ -150,7 +153,7 @@ def test_a_folder_that_became_a_link_out_of_the_source_is_not_read(
     image = next(iter(source.scan(Notes())))
     (root / "n01").rename(tmp_path / "n01")
     (root / "n01").symlink_to(tmp_path / "n01")
-    with pytest.raises(InputError, match="leads out of the source: the source has changed"):
+    with pytest.raises(InputError, match=says("leads out of the source", "the source has changed")):
         source.read(image.name, image.offset, image.size)
 
 

@@ -4,7 +4,8 @@
     params         weights and BatchNorm statistics, as in a PREFIX-NNNN.params of MXNet
     states         the optimizer's arrays; absent with dist_async
 
-`checkpoint` chooses the folder and checks that it is complete. Plain MXNet loads an exported model:
+`checkpoint` chooses the folder and checks that it is complete. Values of another network, optimizer
+or framework, and what cannot be read, raise an InputError. Plain MXNet loads an exported model:
 mx.model.load_checkpoint(PREFIX, NNNN).
 """
 
@@ -27,12 +28,7 @@ from imagenet_workloads.train.resume import ResumePoint
 
 @dataclass(frozen=True)
 class LoadedCheckpoint:
-    """A loaded checkpoint.
-
-    Attributes:
-        parameters: weights and statistics.
-        states: the optimizer's arrays; None if the checkpoint has none.
-    """
+    """A loaded checkpoint; None as `states` if it has no arrays of the optimizer."""
 
     parameters: Parameters
     states: Mapping[str, mx.nd.NDArray] | None
@@ -40,14 +36,7 @@ class LoadedCheckpoint:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Copied arrays; implements `train.framework.Snapshot`.
-
-    Attributes:
-        symbol: the network as JSON.
-        parameters: weights and averaged statistics.
-        optimizer: its arrays; None if they are not on the workers.
-        statistics: of all devices.
-    """
+    """Copied arrays; implements `train.framework.Snapshot`. Without states on the workers, None."""
 
     symbol: str
     parameters: Parameters
@@ -66,7 +55,6 @@ class Snapshot:
         return found
 
     def save(self, folder: Path) -> None:
-        """Fill a checkpoint's folder."""
         (folder / "symbol.json").write_text(self.symbol)
         save_parameters(folder / "params", self.parameters)
         if self.optimizer is not None:
@@ -88,11 +76,7 @@ class Snapshot:
 
 
 def load(folder: Path) -> LoadedCheckpoint:
-    """Read a checkpoint's folder.
-
-    Raises:
-        InputError: it is not a checkpoint of this program.
-    """
+    """Read a checkpoint's folder."""
     states = None
     if (folder / "states").exists():
         states = {name: array for name, array in _read(folder / "states").items() if name}
@@ -107,11 +91,7 @@ def save_parameters(path: Path, parameters: Parameters) -> None:
 
 
 def load_parameters(path: Path) -> Parameters:
-    """Read weights and statistics.
-
-    Raises:
-        InputError: the file is missing, or not a file of parameters.
-    """
+    """Read weights and statistics."""
     parts: dict[str, dict[str, mx.nd.NDArray]] = {"arg": {}, "aux": {}}
     for name, array in _read(path).items():
         kind, _, rest = name.partition(":")
@@ -134,22 +114,14 @@ def _read(path: Path) -> dict[str, mx.nd.NDArray]:
 
 
 def read(resume_point: ResumePoint) -> LoadedCheckpoint | None:
-    """Read the checkpoint that training resumes from; None without one.
-
-    Raises:
-        InputError: it is not a checkpoint of MXNet's.
-    """
+    """Read the checkpoint that training resumes from; None without one."""
     return None if resume_point.folder is None else load(resume_point.folder)
 
 
 def prepare(
     options: Options, replicas: Replicas, resume_point: ResumePoint, loaded: LoadedCheckpoint | None
 ) -> None:
-    """Set the initial values of the replicas.
-
-    Raises:
-        InputError: the saved values belong to another network.
-    """
+    """Set the initial values of the replicas."""
     if loaded is not None:
         parameters, origin = loaded.parameters, resume_point.resumed_from
     elif options.output.load_epoch is not None:
@@ -167,11 +139,7 @@ def prepare(
 def restore_optimizer(
     strategy: Strategy, resume_point: ResumePoint, loaded: LoadedCheckpoint | None
 ) -> None:
-    """Load the saved optimizer state if training resumes from its own checkpoint.
-
-    Raises:
-        InputError: the state belongs to another optimizer.
-    """
+    """Load the saved optimizer state if training resumes from its own checkpoint."""
     if loaded is None or loaded.states is None or not resume_point.continues:
         return
     try:
@@ -203,14 +171,7 @@ def _initializer(options: Options) -> mx.init.Initializer:
 
 
 def export_model(prefix: Path, replicas: Replicas, epoch: int) -> Mapping[str, str]:
-    """Write PREFIX-symbol.json and PREFIX-NNNN.params, the names of MXNet's own checkpoints.
-
-    Returns:
-        the files' names.
-
-    Raises:
-        StorageError: the folder cannot be written.
-    """
+    """Write PREFIX-symbol.json and PREFIX-NNNN.params; return these names."""
     symbol = prefix.with_name(f"{prefix.name}-symbol.json")
     files.write_output(symbol, lambda path: path.write_text(replicas.symbol.tojson()))
     params = prefix.with_name(f"{prefix.name}-{epoch:04}.params")

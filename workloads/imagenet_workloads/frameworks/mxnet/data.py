@@ -27,6 +27,7 @@ from imagenet_workloads.frameworks.mxnet.records import (
     RecordValidation,
     augmentation_arguments,
 )
+from imagenet_workloads.records.split import Records, open_paths, open_split
 
 
 @dataclass(frozen=True)
@@ -37,24 +38,20 @@ class _Found:
 
 
 def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scratch: Path) -> Data:
-    """Open the data.
+    """Open the data; `accumulation_steps` batches make one update.
 
-    Args:
-        options: the command line.
-        rank: this worker's.
-        ranks: the number of workers.
-        accumulation_steps: batches per update.
-        scratch: a folder for index files.
-
-    Raises:
-        InputError: no option names data, or it cannot be read.
+    Index files go to `scratch`.
     """
     if options.data.benchmark:
         return open_synthetic(
             options, rank, ranks, accumulation_steps, Copies(), channels_first=True
         )
     if is_ordered(options):
-        return _ordered(options, rank, ranks, accumulation_steps)
+
+        def layout(inputs: Inputs) -> Normalized:
+            return Normalized(inputs.mean, inputs.std, channels_first=True)
+
+        return open_ordered(options, rank, ranks, accumulation_steps, layout, Copies())
     found = _find(options, scratch)
     inputs = choose_inputs(options, found.dataset)
     reader = Reader(
@@ -74,17 +71,27 @@ def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scr
     validation = None
     if found.validation is not None and found.validation.images:
         validation = RecordValidation(reader, found.validation, inputs.resize)
-    if found.dataset is None:
-        return Data(training, validation, inputs, (), options.model.num_classes, None)
-    classes, words = found.dataset.classes, found.dataset.class_words
-    return Data(training, validation, inputs, classes, len(classes), found.dataset.key, words)
+    named, dataset = options.data, found.dataset
+    if dataset is None:
 
+        def open_named() -> Records:
+            return open_paths(named.data_val or "", named.data_val_idx)
 
-def _ordered(options: Options, rank: int, ranks: int, accumulation_steps: int) -> Data:
-    def layout(inputs: Inputs) -> Normalized:
-        return Normalized(inputs.mean, inputs.std, channels_first=True)
-
-    return open_ordered(options, rank, ranks, accumulation_steps, layout, Copies())
+        classes = options.model.num_classes
+        return Data(training, validation, inputs, (), classes, None, validation_records=open_named)
+    folder = named.dataset
+    assert folder is not None
+    return Data(
+        training,
+        validation,
+        inputs,
+        dataset.classes,
+        len(dataset.classes),
+        dataset.key,
+        dataset.class_words,
+        dataset=dataset,
+        validation_records=lambda: open_split(dataset.validation, dataset.format, folder),
+    )
 
 
 class Copies:
@@ -95,7 +102,6 @@ class Copies:
     """
 
     def __init__(self) -> None:
-        """Begin without memory."""
         self._free: deque[NDArray[Any]] = deque()
 
     def __call__(self, batch: ImageBatch) -> tuple[mx.nd.NDArray, mx.nd.NDArray]:

@@ -34,7 +34,6 @@ class SymbolExporter:
         self._symbol, self._params, self._shape = symbol, params, image_shape
 
     def write(self, format: str, path: Path) -> None:
-        """Write a file."""
         if format == "onnx":
             path.write_bytes(self._onnx())
         else:
@@ -45,11 +44,9 @@ class SymbolExporter:
             path.write_bytes(save(arrays, {"framework": "MXNet"}))
 
     def outputs(self, images: Images) -> npt.NDArray[Any]:
-        """Return the probabilities."""
         return _probabilities(predictor.bind(self._symbol, self._params, images.shape), images)
 
     def outputs_of(self, format: str, path: Path, images: Images) -> npt.NDArray[Any]:
-        """Return the probabilities of a file."""
         if format == "onnx":
             return OnnxModel(path, self._shape).outputs(images)
         executor = predictor.bind(self._symbol, path, images.shape, predictor.read_safetensors)
@@ -76,7 +73,14 @@ class SymbolExporter:
             dynamic=True,
             dynamic_input_shapes=[("images", *self._shape)],
         )
-        _drop_surplus(graph)
+        # Weights, which mx2onnx repeats among the inputs, and arrays that nothing uses.
+        used = {name for node in graph.node for name in node.input}
+        arrays = [array for array in graph.initializer if array.name in used]
+        names = {array.name for array in graph.initializer}
+        inputs = [one for one in graph.input if one.name not in names]
+        del graph.initializer[:], graph.input[:]
+        graph.initializer.extend(arrays)
+        graph.input.extend(inputs)
         opset = onnx.helper.make_opsetid("", _OPSET)
         model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION)
         onnx.checker.check_model(model)
@@ -91,23 +95,8 @@ def _probabilities(executor: Any, images: Images) -> npt.NDArray[Any]:
     return found
 
 
-def _drop_surplus(graph: Any) -> None:
-    """Drop weights from the inputs, where mx2onnx repeats them, and arrays that nothing uses."""
-    used = {name for node in graph.node for name in node.input}
-    arrays = [array for array in graph.initializer if array.name in used]
-    names = {array.name for array in graph.initializer}
-    inputs = [one for one in graph.input if one.name not in names]
-    del graph.initializer[:], graph.input[:]
-    graph.initializer.extend(arrays)
-    graph.input.extend(inputs)
-
-
 def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> SymbolExporter:
-    """Load the files that result.json names.
-
-    Raises:
-        InputError: one is missing or damaged, or they do not fit together.
-    """
+    """Load the files that result.json names."""
     predictor.load(folder, files, image_shape)
     symbol, params = (folder / files.file_name(name) for name in ("symbol", "params"))
     return SymbolExporter(symbol, params, image_shape)

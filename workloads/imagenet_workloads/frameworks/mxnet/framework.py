@@ -3,28 +3,30 @@
 Implements the protocols of `train.framework`. Imports MXNet.
 """
 
+import ctypes
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import mxnet as mx
 import numpy as np
 
+from imagenet_spec.events import Event
+from imagenet_spec.frameworks.mxnet import IN_STEP, MXNET
 from imagenet_spec.program.train import Options
-from imagenet_workloads.checkpoint.manifest import Identity
-from imagenet_workloads.data.sharding import seed_of
+from imagenet_workloads.checkpoint import Identity
+from imagenet_workloads.data.order import seed_of
 from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import checkpoint_files, networks, optimizers
 from imagenet_workloads.frameworks.mxnet.checkpoint_files import Snapshot, export_model
 from imagenet_workloads.frameworks.mxnet.data import choose
-from imagenet_workloads.frameworks.mxnet.gpus import require_gpus
 from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Strategy, join
 from imagenet_workloads.rendezvous import Rendezvous
-from imagenet_workloads.telemetry.events import Event
+from imagenet_workloads.train.devices import Capability, require_code
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics
@@ -37,7 +39,6 @@ DETERMINISTIC = {
     "MXNET_CUDNN_AUTOTUNE_DEFAULT": "0",
     "HOROVOD_FUSION_THRESHOLD": "0",
 }
-SUMMED_ON_ARRIVAL = ("dist_sync", "dist_device_sync")
 
 
 def check_order_of_sums(workers: int) -> None:
@@ -64,11 +65,9 @@ class MXNet:
     name = "MXNet"
 
     def __init__(self, options: Options, rendezvous: Rendezvous) -> None:
-        """Take the command line, and the other members."""
         self._options, self._rendezvous = options, rendezvous
 
     def check(self) -> None:
-        """Check that the GPUs are there, and that MXNet has code for them and for the precision."""
         seen = mx.context.num_gpus()
         missing = [number for number in self._options.cluster.gpus if number >= seen]
         if missing:
@@ -90,7 +89,7 @@ class MXNet:
         cluster = self._options.cluster
         with self._rendezvous.joining(cluster.join_timeout):
             self._strategy = join(cluster)
-        if cluster.deterministic and cluster.kv_store in SUMMED_ON_ARRIVAL:
+        if cluster.deterministic and cluster.kv_store in IN_STEP:
             check_order_of_sums(self._strategy.workers)
         # Dropout differs by rank; rank 0 draws the initial weights for all.
         seed = cluster.seed + self._strategy.rank
@@ -99,23 +98,33 @@ class MXNet:
         return self._strategy
 
     def open_data(self, accumulation_steps: int, scratch: Path) -> Data:
-        """Open RecordIO files, or make synthetic images."""
         strategy = self._strategy
         return choose(self._options, strategy.rank, strategy.workers, accumulation_steps, scratch)
 
     def wait_to_read(self, batch: Batch) -> None:
-        """Wait for MXNet's engine."""
         batch.data.wait_to_read()
 
     def learner(self, data: Data, resume_point: ResumePoint, plan: UpdatePlan) -> "MXNetLearner":
-        """Build the network, load or draw its values, and broadcast them."""
         options, strategy = self._options, self._strategy
         replicas = _replicas(options, data, plan.accumulation_steps)
         loaded = checkpoint_files.read(resume_point)
         checkpoint_files.prepare(options, replicas, resume_point, loaded)
-        strategy.start(replicas, _optimizer(options, strategy, replicas, plan))
+        # If each worker's push is a separate update, MXNet counts all of them.
+        pushes = strategy.workers // strategy.images_divisor
+        optimizer = optimizers.create(
+            options.optimizer,
+            replicas,
+            ByUpdate(plan.schedule, pushes),
+            plan.images_per_update,
+            plan.updates_done * pushes,
+        )
+        strategy.start(replicas, optimizer)
         checkpoint_files.restore_optimizer(strategy, resume_point, loaded)
-        seed = options.cluster.seed if _draws(options, replicas) else None
+        # A step without random numbers needs no seed, which would take 2 ms.
+        nodes = json.loads(replicas.symbol.tojson())["nodes"]
+        draws = any(node["op"] == "Dropout" for node in nodes)
+        draws = draws or options.optimizer.optimizer.lower() == "sgld"
+        seed = options.cluster.seed if draws else None
         monitor = _monitor(options, replicas)
         learner = MXNetLearner(replicas, strategy, plan.updates_done, seed, monitor)
         if resume_point.folder is not None and resume_point.continues:
@@ -140,14 +149,9 @@ class MXNetLearner:
         seed: int | None = None,
         monitor: mx.mon.Monitor | None = None,
     ) -> None:
-        """Take what learns.
+        """Take what learns, after so many updates of the weights.
 
-        Args:
-            replicas: the network on each device.
-            strategy: of the exchange.
-            updates_done: of the weights so far.
-            seed: of random numbers; None if neither network nor optimizer draws any.
-            monitor: MXNet's own of weights, if any.
+        Without a `seed`, neither network nor optimizer draws random numbers.
         """
         self._replicas, self._strategy, self._monitor = replicas, strategy, monitor
         self._updates, self._steps, self._seed = updates_done, 0, seed
@@ -179,7 +183,6 @@ class MXNetLearner:
         return flags_of_all, self._outputs(batch)
 
     def gradients_ready(self) -> float | None:
-        """Return when the backward pass of an update was over."""
         return self._strategy.gradients_ready if self._has_updated else None
 
     def settle(self) -> None:
@@ -192,7 +195,6 @@ class MXNetLearner:
             mx.nd.waitall()
 
     def predict(self, batch: Batch) -> Outputs:
-        """Classify a batch."""
         self._replicas.forward(batch.data)
         return self._outputs(batch)
 
@@ -210,8 +212,10 @@ class MXNetLearner:
         """Copy the symbol, weights, statistics and the optimizer's state."""
         return Snapshot.of(self._replicas, self._strategy, self.statistics.of_all)
 
+    def load(self, folder: Path) -> None:
+        self._replicas.load(checkpoint_files.load(folder).parameters)
+
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
-        """Write PREFIX-symbol.json and PREFIX-NNNN.params."""
         return export_model(prefix, self._replicas, epoch)
 
     def note(self, event: Event) -> None:
@@ -247,29 +251,57 @@ def _replicas(options: Options, data: Data, accumulation_steps: int) -> Replicas
     )
 
 
-def _optimizer(
-    options: Options, strategy: Strategy, replicas: Replicas, plan: UpdatePlan
-) -> mx.optimizer.Optimizer:
-    # If each worker's push is a separate update, MXNet counts all of them.
-    pushes = strategy.workers // strategy.images_divisor
-    return optimizers.create(
-        options.optimizer,
-        replicas,
-        ByUpdate(plan.schedule, pushes),
-        plan.images_per_update,
-        plan.updates_done * pushes,
-    )
-
-
-def _draws(options: Options, replicas: Replicas) -> bool:
-    """Whether a step draws random numbers. Seeding takes 2 ms, so it is left out otherwise."""
-    drops = any(node["op"] == "Dropout" for node in json.loads(replicas.symbol.tojson())["nodes"])
-    return drops or options.optimizer.optimizer.lower() == "sgld"
-
-
 def _monitor(options: Options, replicas: Replicas) -> mx.mon.Monitor | None:
     if not options.output.monitor:
         return None
     monitor = mx.mon.Monitor(options.output.monitor, pattern=".*")
     replicas.watch(monitor)
     return monitor
+
+
+CODE = tuple(f"sm_{major}{minor}" for major, minor in MXNET.gpu_code.machine_code)
+
+# CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
+_MAJOR, _MINOR = 75, 76
+_NAME_BYTES = 256
+
+
+def require_gpus(numbers: Iterable[int]) -> None:
+    """Refuse GPUs that MXNet 1.9.1 has no code for, before its first kernel fails.
+
+    MXNet names neither its code nor a GPU's compute capability. The code is that of the wheel for
+    CUDA 11.2, as cuobjdump lists it (docs/images.md); the driver tells the capability. A GPU that
+    it does not describe passes.
+
+    Raises:
+        InputError: MXNet has no code for one.
+    """
+    for number in numbers:
+        if (found := describe(number)) is not None:
+            require_code(
+                "MXNet 1.9.1",
+                *found,
+                CODE,
+                older="use a newer GPU",
+                newer="write --framework PyTorch (framework: PyTorch)",
+            )
+
+
+def describe(number: int) -> tuple[str, Capability] | None:
+    """Return name and compute capability of a GPU by NVIDIA's driver; None if there is none."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    device, major, minor = (ctypes.c_int() for _ in range(3))
+    name = ctypes.create_string_buffer(_NAME_BYTES)
+    failed = (
+        driver.cuInit(0)
+        or driver.cuDeviceGet(ctypes.byref(device), number)
+        or driver.cuDeviceGetName(name, _NAME_BYTES, device)
+        or driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, device)
+        or driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, device)
+    )
+    if failed:
+        return None
+    return name.value.decode(errors="replace"), (major.value, minor.value)

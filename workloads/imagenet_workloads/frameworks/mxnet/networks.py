@@ -167,11 +167,7 @@ FAMILIES: dict[str, Builder] = {
 
 
 def build(request: NetworkRequest) -> mx.sym.Symbol:
-    """Build the symbol of a request.
-
-    Raises:
-        InputError: unknown family or depth, or the network does not accept this image shape.
-    """
+    """Build the symbol of a request."""
     builder = FAMILIES.get(request.network)
     if builder is None:
         near = difflib.get_close_matches(request.network, FAMILIES, n=3, cutoff=0.4)
@@ -181,11 +177,6 @@ def build(request: NetworkRequest) -> mx.sym.Symbol:
             f"{', '.join(sorted(FAMILIES))}"
         )
     symbol = builder(request)
-    _check_shape(symbol, request)
-    return symbol
-
-
-def _check_shape(symbol: mx.sym.Symbol, request: NetworkRequest) -> None:
     try:
         _, outputs, _ = symbol.infer_shape(data=(1, *request.image_shape), softmax_label=(1,))
     except mx.MXNetError:
@@ -196,3 +187,4 @@ def _check_shape(symbol: mx.sym.Symbol, request: NetworkRequest) -> None:
             f"--image-shape (model.imageShape): {request.network} does not take images of {shape}; "
             "inception-v3 wants 3,299,299, lenet and mlp small images, the others 3,224,224"
         )
+    return symbol

@@ -51,18 +51,22 @@ def create(
 ) -> mx.optimizer.Optimizer:
     """Make the optimizer.
 
-    Args:
-        options: name and settings.
-        replicas: have the weights' names, which decide on weight decay.
-        rate: the learning rate.
-        images_per_update: images in one sum of gradients, which is divided by it.
-        updates_done: updates of the weights so far, for optimizers that count, such as Adam.
+    The names of the weights decide on weight decay. A sum of gradients is divided by
+    `images_per_update`. Optimizers that count, such as Adam, begin with `updates_done`.
 
     Raises:
         InputError: MXNet has no such optimizer, or rejects its settings.
     """
+    name, known = options.optimizer.lower(), known_names()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}? Known" if near else "write one of"
+        raise InputError(
+            f"--optimizer (optimizer.name): {options.optimizer!r} is unknown; {hint}: "
+            f"{', '.join(known)}"
+        )
     return mx.optimizer.create(
-        _known_name(options.optimizer),
+        name,
         learning_rate=rate.base_lr,
         lr_scheduler=rate,
         wd=options.wd,
@@ -81,17 +85,6 @@ def known_names() -> list[str]:
     # MXNet also registers the optimizer of its own tests. Its groupadagrad rejects biases, which
     # every network has.
     return sorted(set(mx.optimizer.Optimizer.opt_registry) - {"test", "groupadagrad"})
-
-
-def _known_name(given: str) -> str:
-    known = known_names()
-    if given.lower() in known:
-        return given.lower()
-    near = difflib.get_close_matches(given.lower(), known, n=1)
-    hint = f"did you mean {near[0]}? Known" if near else "write one of"
-    raise InputError(
-        f"--optimizer (optimizer.name): {given!r} is unknown; {hint}: {', '.join(known)}"
-    )
 
 
 def _settings(options: OptimizerOptions) -> dict[str, Any]:
@@ -137,7 +130,14 @@ class LocalUpdater:
 
     def __call__(self) -> None:
         """Update every weight on every device from its gradient there."""
-        self._set_fixed_gammas()
+        # MXNet's engine does not know that BatchNorm with `fix_gamma` sets its gammas to 1 in each
+        # forward pass. An optimizer that computes its weight decay apart, such as nadam, could read
+        # them before it. The engine knows this write, which comes after the backward pass because
+        # it reads the gradient.
+        for name in self._fixed_gammas:
+            pairs = zip(self._replicas.weights(name), self._replicas.gradients(name), strict=True)
+            for weight, gradient in pairs:
+                weight[:] = gradient * 0 + 1
         names = self._replicas.weight_names
         weights = [self._replicas.weights(name) for name in names]
         gradients = [self._replicas.gradients(name) for name in names]
@@ -147,18 +147,6 @@ class LocalUpdater:
                 [gradient[device] for gradient in gradients],
                 [weight[device] for weight in weights],
             )
-
-    def _set_fixed_gammas(self) -> None:
-        """Set the gammas to 1 that BatchNorm with `fix_gamma` sets to 1 in each forward pass.
-
-        MXNet's engine does not know of that write. An optimizer that computes its weight decay
-        apart, such as nadam, could read them before it. The engine knows this one, which comes
-        after the backward pass because it reads the gradient.
-        """
-        for name in self._fixed_gammas:
-            pairs = zip(self._replicas.weights(name), self._replicas.gradients(name), strict=True)
-            for weight, gradient in pairs:
-                weight[:] = gradient * 0 + 1
 
     def states(self) -> dict[str, mx.nd.NDArray]:
         """Return the optimizer's arrays by weight and position; empty before an update."""

@@ -20,24 +20,18 @@ class SymbolPredictor:
     """A symbol with its values; implements `Predictor`."""
 
     def __init__(self, executor: Any, origin: str) -> None:
-        """Take the executor of one image."""
         self._executor = executor
         self.classes = int(executor.outputs[0].shape[1])
         self.origin = origin
 
     def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Return the probabilities of one image."""
         output = self._executor.forward(is_train=False, data=mx.nd.array(images))
         probabilities: npt.NDArray[np.float32] = output[0].asnumpy()
         return probabilities
 
 
 def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> SymbolPredictor:
-    """Load the files that result.json names.
-
-    Raises:
-        InputError: one is missing or damaged, or they do not fit together.
-    """
+    """Load the files that result.json names."""
     symbol, params = folder / files.file_name("symbol"), folder / files.file_name("params")
     for path in (symbol, params):
         if not path.exists():
@@ -48,11 +42,7 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Symb
 def load_exported(
     exported: Path, folder: Path, files: Fields, image_shape: tuple[int, int, int]
 ) -> SymbolPredictor:
-    """Load a file of safetensors, and the symbol that result.json names.
-
-    Raises:
-        InputError: one is missing or damaged, or they do not fit together.
-    """
+    """Load a file of safetensors, and the symbol that result.json names."""
     symbol = folder / files.file_name("symbol")
     if not symbol.exists():
         raise InputError(f"{symbol}: no such file, though result.json names it")

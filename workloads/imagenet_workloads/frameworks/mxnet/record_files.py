@@ -2,31 +2,20 @@
 
 ImageRecordIter takes several .rec files but one .idx. The index here counts offsets over all of
 them.
-RecordIO's layout: `magic u32 | flag << 29 | length u32 | data, padded to 4 bytes`; flag 0 is a
-whole record, 1, 2, 3 are the first, a middle and the last piece of one.
 """
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_workloads.dataset import RECORD_IO, Dataset, Shard, Split, damaged, files_named
 from imagenet_workloads.errors import InputError
-
-_MAGIC = 0xCED7230A
-_HEADER = struct.Struct("<II")
+from imagenet_workloads.records import recordio
 
 
 @dataclass(frozen=True)
 class RecordFiles:
-    """The records of a split.
-
-    Attributes:
-        records: the .rec files.
-        index: one index over all of them.
-        images: records in it.
-    """
+    """The .rec files of a split, and one index over all of its images."""
 
     records: tuple[Path, ...]
     index: Path
@@ -59,7 +48,7 @@ def require_records(dataset: Dataset, folder: Path) -> None:
         record, index = _pair(shard, dataset.format, folder)
         try:
             listed, there = list(_offsets(record, index)), list(_scan(record))
-        except (OSError, ValueError, struct.error) as error:
+        except (OSError, ValueError) as error:
             raise damaged(record, str(error)) from error
         if sorted(listed) != there:
             raise damaged(record, f"its records are not where {index.name} says")
@@ -106,7 +95,7 @@ def join(files: Sequence[tuple[Path, Path]], index: Path) -> RecordFiles:
                 for offset in _offsets(record, beside):
                     joined.write(f"{images}\t{base + offset}\n")
                     images += 1
-            except (OSError, ValueError, struct.error) as error:
+            except (OSError, ValueError) as error:
                 raise InputError(f"{record}: cannot be read as RecordIO: {error}") from error
             base += size
     return RecordFiles(tuple(record for record, _ in files), index, images)
@@ -125,13 +114,5 @@ def _offsets(record: Path, index: Path) -> Iterator[int]:
 
 
 def _scan(record: Path) -> Iterator[int]:
-    with record.open("rb") as file:
-        offset = 0
-        while header := file.read(_HEADER.size):
-            magic, flag_and_length = _HEADER.unpack(header)
-            if magic != _MAGIC:
-                raise ValueError(f"no record at byte {offset}")
-            if flag_and_length >> 29 in (0, 1):
-                yield offset
-            length = flag_and_length & ((1 << 29) - 1)
-            offset = file.seek((length + 3) // 4 * 4, 1)
+    with record.open("rb", buffering=0) as file:
+        yield from recordio.offsets(file)

@@ -20,7 +20,7 @@ import mxnet as mx
 from mxnet.base import MXNetError
 
 from imagenet_spec.program.train import AugmentationOptions
-from imagenet_workloads.data.sharding import batches_per_epoch, seed_of, share
+from imagenet_workloads.data.order import batches_per_epoch, seed_of, share
 from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.dataset import damaged
 from imagenet_workloads.errors import InputError
@@ -86,34 +86,28 @@ class Reader:
         """
         try:
             if wanted < self.length(files, part, parts):
-                yield from self._some(self._open(files, part, parts, ctx="cpu", **more), wanted)
-            else:
-                yield from self._all(self._open(files, part, parts, **more), wanted)
+                # An iterator that decodes nothing ahead needs no end. It overwrites its one batch
+                # without waiting for readers, so all is copied.
+                source = self._open(files, part, parts, ctx="cpu", **more)
+                for batch in itertools.islice(source, wanted):
+                    images, labels = batch.data[0].copy(), batch.label[0].copy()
+                    images.wait_to_read()
+                    labels.wait_to_read()
+                    yield images, labels
+                return
+            source = self._open(files, part, parts, **more)
+            for number, batch in enumerate(source, start=1):
+                if number == wanted:
+                    # Only an iterator that has reached its end holds no batch. This batch is not
+                    # overwritten, and lives as long as its arrays.
+                    next(source, None)
+                yield batch.data[0], batch.label[0]
         except MXNetError as error:
             if _OPENCV not in str(error) or _NO_MEMORY in str(error):
                 raise
             first, *others = files.records
             place = first.parent if others else first
             raise damaged(place, "an image cannot be decoded") from error
-
-    def _all(self, source: mx.io.DataIter, length: int) -> Iterator[_Arrays]:
-        for number, batch in enumerate(source, start=1):
-            if number == length:
-                # Only an iterator that has reached its end holds no batch. This batch is not
-                # overwritten, and lives as long as its arrays.
-                next(source, None)
-            yield batch.data[0], batch.label[0]
-
-    def _some(self, source: mx.io.DataIter, wanted: int) -> Iterator[_Arrays]:
-        """Yield the first batches of an iterator that decodes nothing ahead, so needs no end.
-
-        It overwrites its one batch without waiting for readers, so all is copied.
-        """
-        for batch in itertools.islice(source, wanted):
-            images, labels = batch.data[0].copy(), batch.label[0].copy()
-            images.wait_to_read()
-            labels.wait_to_read()
-            yield images, labels
 
     def _open(self, files: RecordFiles, part: int, parts: int, **more: Any) -> mx.io.DataIter:
         return mx.io.ImageRecordIter(
@@ -141,16 +135,7 @@ class RecordTraining:
         accumulation_steps: int,
         augmentation: dict[str, Any],
     ) -> None:
-        """Plan the epochs.
-
-        Args:
-            reader: makes the iterators.
-            files: the records.
-            rank: this worker's.
-            ranks: the number of workers.
-            seed: decides order and augmentation.
-            accumulation_steps: batches per update.
-            augmentation: arguments of ImageRecordIter.
+        """Plan the epochs of a rank; the seed decides order and augmentation.
 
         Raises:
             InputError: too few images for so many workers.
@@ -223,7 +208,6 @@ class RecordValidation:
         self._resize = {"resize": resize} if resize else {}
 
     def batches(self, rank: int, ranks: int) -> Iterator[Batch]:
-        """Return one rank's batches, in the order of the records."""
         left = share(self.images, rank, ranks)
         if left == 0:
             return

@@ -77,12 +77,7 @@ Arrays = dict[str, mx.nd.NDArray]
 
 @dataclass(frozen=True)
 class Parameters:
-    """The values of a network, on the CPU.
-
-    Attributes:
-        arguments: weights by name.
-        auxiliary: the moving statistics of BatchNorm by name.
-    """
+    """The values of a network, on the CPU: weights, and the moving statistics of BatchNorm."""
 
     arguments: Mapping[str, mx.nd.NDArray]
     auxiliary: Mapping[str, mx.nd.NDArray]

@@ -4,15 +4,19 @@
     states.safetensors          the optimizer's arrays, by WEIGHT/ARRAY
     average.safetensors         with a moving average, its state_dict
 
-`checkpoint` chooses the folder and checks that it is complete. An exported model is one file,
+`checkpoint` chooses the folder and checks that it is complete. Values of another network, optimizer
+or framework, and what cannot be read, raise an InputError. An exported model is one file,
 PREFIX-NNNN.safetensors, with the state_dict. Its metadata name the network, so that `load_network`
 builds it. No file holds a pickle. Imports PyTorch.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,8 +27,7 @@ from imagenet_spec.program.train import Options
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch import compilation, networks
-from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
-from imagenet_workloads.frameworks.pytorch.optimizers import Updater
+from imagenet_workloads.frameworks.pytorch.optimizers import MovingAverage, Updater
 from imagenet_workloads.train import moving_statistics
 from imagenet_workloads.train.moving_statistics import Rows
 from imagenet_workloads.train.networks import NetworkRequest
@@ -36,6 +39,14 @@ AVERAGE = "average.safetensors"
 _OPTIMIZER = "optimizer"
 # Bytes; a tensor of any type may begin there.
 _ALIGNMENT = 64
+# Training programs put the state_dict below one of these.
+_WRAPPERS = ("state_dict", "model")
+# BatchNorm counts from 0 if a file has no number; those of PyTorch before 0.4.1 have none.
+_OPTIONAL = ".num_batches_tracked"
+# Names in a message.
+_NAMED = 3
+
+_log = logging.getLogger(__name__)
 
 Tensors = Mapping[str, torch.Tensor]
 Metadata = Mapping[str, str]
@@ -58,15 +69,7 @@ class Snapshot:
         *,
         compiled: bool | None = None,
     ) -> None:
-        """Copy.
-
-        Args:
-            network: that is trained.
-            updater: of its weights.
-            statistics: of all devices.
-            average: of the network's values; None without one.
-            compiled: whether compiled code trains; None where it was not chosen.
-        """
+        """Copy; `compiled` says whether compiled code trains, None where it was not chosen."""
         self._optimizer, self._statistics, self._compiled = updater.name, statistics, compiled
         parts = {"weights": network.state_dict(), "optimizer": updater.states()}
         if average is not None:
@@ -91,7 +94,6 @@ class Snapshot:
             stream.synchronize()
 
     def save(self, folder: Path) -> None:
-        """Fill a checkpoint's folder."""
         parts = self._on_host()
         if "average" in parts:
             write(folder / AVERAGE, parts["average"], {})
@@ -153,11 +155,7 @@ def host_copies(parts: Mapping[str, Tensors]) -> dict[str, dict[str, torch.Tenso
 def restore(
     options: Options, network: nn.Module, updater: Updater, resume_point: ResumePoint
 ) -> None:
-    """Load the start's checkpoint into network and optimizer, if there is one.
-
-    Raises:
-        InputError: the saved values belong to another network, optimizer or framework.
-    """
+    """Load the start's checkpoint into network and optimizer, if there is one."""
     if resume_point.folder is not None:
         origin = resume_point.folder / WEIGHTS
     elif options.output.load_epoch is not None:
@@ -166,22 +164,8 @@ def restore(
         return
     weights, _ = read(origin)
     _load_weights(origin, network, weights, options.model.network)
-    if resume_point.continues:
-        _restore_optimizer(updater, resume_point)
-
-
-def restore_average(average: MovingAverage, resume_point: ResumePoint) -> None:
-    """Load the average of a checkpoint of this training.
-
-    Raises:
-        InputError: the file is missing or damaged.
-    """
-    if resume_point.folder is not None and resume_point.continues:
-        averages, _ = read(resume_point.folder / AVERAGE)
-        average.load(averages)
-
-
-def _restore_optimizer(updater: Updater, resume_point: ResumePoint) -> None:
+    if not resume_point.continues:
+        return
     states, metadata = read(Path(f"{resume_point.folder}/{STATES}"))
     saved = metadata.get(_OPTIMIZER)
     try:
@@ -195,15 +179,15 @@ def _restore_optimizer(updater: Updater, resume_point: ResumePoint) -> None:
         ) from error
 
 
+def restore_average(average: MovingAverage, resume_point: ResumePoint) -> None:
+    """Load the average of a checkpoint of this training."""
+    if resume_point.folder is not None and resume_point.continues:
+        averages, _ = read(resume_point.folder / AVERAGE)
+        average.load(averages)
+
+
 def export(prefix: Path, network: nn.Module, epoch: int, request: NetworkRequest) -> Metadata:
-    """Write PREFIX-NNNN.safetensors, renamed into place when complete.
-
-    Returns:
-        its name.
-
-    Raises:
-        StorageError: the folder cannot be written.
-    """
+    """Write PREFIX-NNNN.safetensors, renamed into place when complete; return its name."""
     path = _model(prefix, epoch)
     layers = {} if request.num_layers is None else {"num_layers": str(request.num_layers)}
     metadata = {
@@ -289,3 +273,93 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: not a file of safetensors: {reason}") from None
+
+
+def load_pretrained(path: Path, network: nn.Module, request: NetworkRequest) -> None:
+    """Load the weights of --pretrained, but for a head of another number of classes.
+
+    A file of safetensors or of `torch.save` has the values of a state_dict by their names: one of
+    torchvision's or timm's, or a model that this program exported. The layer that scores the
+    classes may have another number of them; it then keeps its random values. Nothing but tensors
+    is unpickled.
+
+    Raises:
+        InputError: the file is missing or damaged, or does not fit the network.
+    """
+    values, own = _read_pretrained(path), network.state_dict()
+    # The network's own values of a head that scores other classes in the file.
+    head = {
+        name: value
+        for name, value in own.items()
+        if name in values
+        and values[name].dim() == value.dim() > 0
+        and values[name].shape[1:] == value.shape[1:]
+        and len(value) == request.classes != len(values[name])
+    }
+    if len({name.rpartition(".")[0] for name in head}) != 1:
+        head = {}
+    if problem := _misfit({**values, **head}, own):
+        raise InputError(
+            f"--pretrained (model.pretrained): {path} does not fit {request.network}: {problem}"
+        )
+    network.load_state_dict({**values, **head})
+    if head:
+        layer = next(iter(head)).rpartition(".")[0]
+        classes = len(values[next(iter(head))])
+        _log.info(
+            "%s is new, for %d classes: %s has %d", layer, request.classes, path.name, classes
+        )
+    _log.info("weights are those of %s", path)
+
+
+def _read_pretrained(path: Path) -> dict[str, torch.Tensor]:
+    if path.suffix == ".safetensors":
+        return read(path)[0]
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise InputError(
+            f"--pretrained (model.pretrained): {path} cannot be read: {error.strerror}"
+        ) from None
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError):
+        raise InputError(
+            f"--pretrained (model.pretrained): {path} is no file of tensors alone; write "
+            "torch.save(network.state_dict(), …), or safetensors"
+        ) from None
+    wrapped = [found[name] for name in _WRAPPERS if _is_mapping(found) and name in found]
+    values = next(filter(_is_mapping, wrapped), found)
+    if not _is_mapping(values) or not all(map(torch.is_tensor, values.values())):
+        raise InputError(
+            f"--pretrained (model.pretrained): {path} has no state_dict: tensors by their names"
+        )
+    return dict(values)
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _misfit(values: Tensors, own: Tensors) -> str | None:
+    """Return how a file differs from a network, or None."""
+    missing = [name for name in own if name not in values and not name.endswith(_OPTIONAL)]
+    surplus = [name for name in values if name not in own]
+    shaped = [
+        f"{name} as {_shape(values[name])} instead of {_shape(value)}"
+        for name, value in own.items()
+        if name in values and values[name].shape != value.shape
+    ]
+    parts = [
+        f"{verb} {', '.join(found[:_NAMED])}"
+        + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+        for verb, found in (
+            ("it lacks", missing),
+            ("it has also", surplus),
+            ("it has", shaped),
+        )
+        if found
+    ]
+    return "; ".join(parts) or None
+
+
+def _shape(value: torch.Tensor) -> str:
+    return "x".join(map(str, value.shape)) or "a number"

@@ -1,6 +1,6 @@
 """Opens the training and validation data of the command line for PyTorch, and imports it.
 
-`reading` reads and decodes, in the order of training. Channels are the last axis of images, which
+`data` reads and decodes, in the order of training. Channels are the last axis of images, which
 the learner's layers prefer. For a GPU they are bytes, which it normalises itself; for the CPU the
 decoders normalise them. The arrays share the memory of the batches, which is page-locked for a GPU.
 """
@@ -24,18 +24,7 @@ _log = logging.getLogger(__name__)
 def choose(
     options: Options, rank: int, ranks: int, accumulation_steps: int, device: torch.device
 ) -> Data:
-    """Open the data.
-
-    Args:
-        options: the command line.
-        rank: this process's.
-        ranks: the number of processes.
-        accumulation_steps: batches per update.
-        device: where the network is.
-
-    Raises:
-        InputError: no option names data, or it cannot be read.
-    """
+    """Open the data; `accumulation_steps` batches make one update."""
     if options.data.benchmark:
         # One batch for all steps, so it stays on the device, as MXNet's does.
         def on_device(batch: ImageBatch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -52,23 +41,22 @@ def choose(
         return Normalized(inputs.mean, inputs.std, channels_first=False)
 
     def share(memory: memoryview) -> Callable[[], None]:
-        is_used = device.type == "cuda" and torch.cuda.is_available()
-        return _page_lock(memory) if is_used else lambda: None
+        """Let a GPU copy from memory while the program goes on; return what ends it."""
+        if device.type != "cuda" or not torch.cuda.is_available():
+            return lambda: None
+        runtime = torch.cuda.cudart()
+        address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
+        try:
+            torch.cuda.check_error(runtime.cudaHostRegister(address, len(memory), 0))
+        except RuntimeError as error:
+            # Copies are right without it, and slower.
+            _log.warning(
+                "the memory of batches cannot be page-locked, copies wait for it: %s", error
+            )
+            return lambda: None
+        return lambda: torch.cuda.check_error(runtime.cudaHostUnregister(address))
 
     return open_ordered(options, rank, ranks, accumulation_steps, layout, _to_tensors, share)
-
-
-def _page_lock(memory: memoryview) -> Callable[[], None]:
-    """Let a GPU copy from memory while the program goes on; return what ends it."""
-    runtime = torch.cuda.cudart()
-    address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
-    try:
-        torch.cuda.check_error(runtime.cudaHostRegister(address, len(memory), 0))
-    except RuntimeError as error:
-        # Copies are right without it, and slower.
-        _log.warning("the memory of batches cannot be page-locked, copies wait for it: %s", error)
-        return lambda: None
-    return lambda: torch.cuda.check_error(runtime.cudaHostUnregister(address))
 
 
 def _to_tensors(batch: ImageBatch) -> tuple[torch.Tensor, torch.Tensor]:

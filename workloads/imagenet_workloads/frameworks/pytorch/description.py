@@ -5,10 +5,7 @@ Imports no PyTorch.
 
 from imagenet_spec.frameworks.pytorch import PYTORCH
 from imagenet_workloads.frameworks.pytorch.networks import sizes_mistake
-from imagenet_workloads.train.description import (
-    FrameworkDescription,
-    StrategyModules,
-)
+from imagenet_workloads.train.description import FrameworkDescription
 
 DESCRIPTION = FrameworkDescription(
     has=PYTORCH,
@@ -16,9 +13,10 @@ DESCRIPTION = FrameworkDescription(
     package=__package__,
     option="distribution_strategy",
     strategies={
-        "single": StrategyModules("single", "none"),
-        "distributed_data_parallel": StrategyModules("distributed_data_parallel", "ddp"),
+        "single": "single",
+        "distributed_data_parallel": "distributed_data_parallel",
     },
     contradiction=lambda options: sizes_mistake(options.model),
     exports=("safetensors", "torchscript", "onnx"),
+    cuda=lambda torch: torch.version.cuda,
 )

@@ -35,57 +35,43 @@ class ModuleExporter:
     """An exported model; implements `Exporter`."""
 
     def __init__(self, path: Path, network: nn.Module, image_shape: tuple[int, int, int]) -> None:
-        """Take the file, and its network in evaluation mode."""
         self._path, self._network, self._shape = path, network, image_shape
         self._example = torch.zeros(_TRACED, *image_shape)
 
     def write(self, format: str, path: Path) -> None:
-        """Write a file."""
         match format:
             case "safetensors":
                 shutil.copyfile(self._path, path)
             case "torchscript":
-                self._write_torchscript(path)
+                with _without_warnings(), torch.no_grad():
+                    torch.jit.freeze(torch.jit.trace(self._network, self._example)).save(path)
             case "onnx":
-                self._write_onnx(path)
+                with _without_warnings():
+                    torch.onnx.export(
+                        self._network,
+                        (self._example,),
+                        path,
+                        input_names=[INPUT],
+                        output_names=[SCORES],
+                        dynamic_shapes=({0: torch.export.Dim("images")},),
+                        dynamo=True,
+                        external_data=False,
+                        verbose=False,
+                    )
 
     def outputs(self, images: Images) -> npt.NDArray[Any]:
-        """Return the scores."""
         return _scores(self._network, images)
 
     def outputs_of(self, format: str, path: Path, images: Images) -> npt.NDArray[Any]:
-        """Return the scores of a file."""
         if format == "onnx":
             return OnnxModel(path, self._shape).outputs(images)
         if format == "torchscript":
             return _scores(load_torchscript(path), images)
         return _scores(load_network(path)[0], images)
 
-    def _write_torchscript(self, path: Path) -> None:
-        with _without_warnings(), torch.no_grad():
-            torch.jit.freeze(torch.jit.trace(self._network, self._example)).save(path)
-
-    def _write_onnx(self, path: Path) -> None:
-        with _without_warnings():
-            torch.onnx.export(
-                self._network,
-                (self._example,),
-                path,
-                input_names=[INPUT],
-                output_names=[SCORES],
-                dynamic_shapes=({0: torch.export.Dim("images")},),
-                dynamo=True,
-                external_data=False,
-                verbose=False,
-            )
-
 
 def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> ModuleExporter:
-    """Load the file that result.json names.
-
-    Raises:
-        InputError: it is missing or damaged, or takes images of another shape.
-    """
+    """Load the file that result.json names."""
     path = folder / files.file_name("weights")
     network, request = load_network(path)
     if request.image_shape != image_shape:

@@ -6,14 +6,21 @@ needed.
 """
 
 import difflib
+import math
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.networks import NetworkRequest, Residual, plan_residual
+from imagenet_workloads.frameworks.pytorch.networks import TIMM
+from imagenet_workloads.train.networks import NetworkRequest, plan_residual
 
 
 def mlp(request: NetworkRequest) -> nn.Module:
@@ -85,23 +92,6 @@ class Unit(nn.Module):  # type: ignore[misc]
 def resnet_cifar(request: NetworkRequest) -> nn.Module:
     """Build the network; depths such as 8, 20, 56, 110 and 164."""
     planned = plan_residual(request)
-    channels = request.image_shape[0]
-    last = planned.filters[-1]
-    return nn.Sequential(
-        OrderedDict(
-            bn_data=nn.BatchNorm2d(channels, eps=2e-5, affine=False),
-            conv0=_convolution(channels, planned.first, 3, 1),
-            stages=nn.Sequential(_units(planned)),
-            bn1=nn.BatchNorm2d(last, eps=2e-5),
-            relu1=nn.ReLU(),
-            pool1=nn.AdaptiveAvgPool2d(1),
-            flatten=nn.Flatten(),
-            fc1=nn.Linear(last, request.classes),
-        )
-    )
-
-
-def _units(planned: Residual) -> "OrderedDict[str, nn.Module]":
     units: OrderedDict[str, nn.Module] = OrderedDict()
     before = planned.first
     for stage, width in enumerate(planned.filters, start=1):
@@ -109,7 +99,20 @@ def _units(planned: Residual) -> "OrderedDict[str, nn.Module]":
             stride = 2 if stage > 1 and number == 1 else 1
             units[f"stage{stage}_unit{number}"] = Unit(before, width, stride, planned.bottleneck)
             before = width
-    return units
+    channels = request.image_shape[0]
+    last = planned.filters[-1]
+    return nn.Sequential(
+        OrderedDict(
+            bn_data=nn.BatchNorm2d(channels, eps=2e-5, affine=False),
+            conv0=_convolution(channels, planned.first, 3, 1),
+            stages=nn.Sequential(units),
+            bn1=nn.BatchNorm2d(last, eps=2e-5),
+            relu1=nn.ReLU(),
+            pool1=nn.AdaptiveAvgPool2d(1),
+            flatten=nn.Flatten(),
+            fc1=nn.Linear(last, request.classes),
+        )
+    )
 
 
 def _convolution(before: int, filters: int, size: int, stride: int) -> nn.Conv2d:
@@ -171,46 +174,6 @@ def _block_9(before: int, filters: int) -> nn.Sequential:
     )
 
 
-def resnet(request: NetworkRequest) -> nn.Module:
-    """Build the network of a depth; its stride is in the 3x3 convolution (v1.5)."""
-    return _of_torchvision(f"resnet{request.num_layers}", request)
-
-
-def vgg(request: NetworkRequest) -> nn.Module:
-    """Build the network of a depth."""
-    return _of_torchvision(f"vgg{request.num_layers}", request, init_weights=False)
-
-
-def vgg_bn(request: NetworkRequest) -> nn.Module:
-    """Build the network of a depth with BatchNorm."""
-    return _of_torchvision(f"vgg{request.num_layers}_bn", request, init_weights=False)
-
-
-def densenet(request: NetworkRequest) -> nn.Module:
-    """Build the network of a depth."""
-    return _of_torchvision(f"densenet{request.num_layers}", request)
-
-
-def alexnet(request: NetworkRequest) -> nn.Module:
-    """Build the network."""
-    return _of_torchvision("alexnet", request)
-
-
-def squeezenet(request: NetworkRequest) -> nn.Module:
-    """Build SqueezeNet 1.1."""
-    return _of_torchvision("squeezenet1_1", request)
-
-
-def mobilenet_v2(request: NetworkRequest) -> nn.Module:
-    """Build the network."""
-    return _of_torchvision("mobilenet_v2", request)
-
-
-def inception_v3(request: NetworkRequest) -> nn.Module:
-    """Build the network without its auxiliary classifier; it is designed for 299 pixels."""
-    return _of_torchvision("inception_v3", request, aux_logits=False, init_weights=False)
-
-
 def timm_has_fixed_input(name: str) -> bool:
     """Return whether a network of timm is made for one size of images; false for a wrong name."""
     import timm
@@ -249,16 +212,14 @@ def timm_network(request: NetworkRequest, name: str) -> nn.Module:
 
 
 def _of_torchvision(name: str, request: NetworkRequest, **more: Any) -> nn.Module:
+    """Build the network of torchvision whose name has the depth in braces."""
     from torchvision import models
 
-    network: nn.Module = models.get_model(name, num_classes=request.classes, **more)
+    named = name.format(request.num_layers)
+    network: nn.Module = models.get_model(named, num_classes=request.classes, **more)
     channels = request.image_shape[0]
-    if channels != 3:
-        _replace_first_convolution(network, channels)
-    return network
-
-
-def _replace_first_convolution(network: nn.Module, channels: int) -> None:
+    if channels == 3:
+        return network
     name, first = next(
         (name, one) for name, one in network.named_modules() if isinstance(one, nn.Conv2d)
     )
@@ -272,3 +233,151 @@ def _replace_first_convolution(network: nn.Module, channels: int) -> None:
         bias=first.bias is not None,
     )
     setattr(network.get_submodule(parent), leaf, replaced)
+    return network
+
+
+# Their stride is in the 3x3 convolution (v1.5).
+resnet = partial(_of_torchvision, "resnet{}")
+vgg = partial(_of_torchvision, "vgg{}", init_weights=False)
+vgg_bn = partial(_of_torchvision, "vgg{}_bn", init_weights=False)
+densenet = partial(_of_torchvision, "densenet{}")
+alexnet = partial(_of_torchvision, "alexnet")
+squeezenet = partial(_of_torchvision, "squeezenet1_1")
+mobilenet_v2 = partial(_of_torchvision, "mobilenet_v2")
+# Without its auxiliary classifier; it is designed for 299 pixels.
+inception_v3 = partial(_of_torchvision, "inception_v3", aux_logits=False, init_weights=False)
+
+_Draw = Callable[[torch.Tensor, torch.Generator], object]
+
+# MXNet's MSRAPrelu for its default slope, 0.25.
+_PRELU = 2.0 / (1.0 + 0.25**2)
+
+
+def _msra(weight: torch.Tensor, generator: torch.Generator) -> object:
+    received = weight[0, 0].numel()
+    fan = (weight.shape[0] + weight.shape[1]) * received / 2
+    return nn.init.normal_(weight, 0.0, math.sqrt(_PRELU / fan), generator)
+
+
+MAKERS: Mapping[str, _Draw] = {
+    "he": lambda weight, drawn: nn.init.kaiming_normal_(weight, generator=drawn),
+    "xavier": lambda weight, drawn: nn.init.xavier_uniform_(weight, generator=drawn),
+    "msra": _msra,
+    "orthogonal": lambda weight, drawn: nn.init.orthogonal_(weight, 1.414, drawn),
+    "normal": lambda weight, drawn: nn.init.normal_(weight, 0.0, 0.01, drawn),
+    "uniform": lambda weight, drawn: nn.init.uniform_(weight, -0.07, 0.07, drawn),
+    "one": lambda weight, drawn: nn.init.ones_(weight),
+    "zero": lambda weight, drawn: nn.init.zeros_(weight),
+}
+
+
+def initialize(options: Options, network: nn.Module) -> None:
+    """Draw the weights of convolutions and dense layers as MXNet's initializers of these names do.
+
+    They depend on the seed alone, so every process draws the same. Biases are zero.
+    BatchNorm keeps PyTorch's values. `default` is the initializer of MXNet's example for the
+    network; a network of timm keeps the values that timm has drawn.
+    """
+    name = options.model.initializer
+    if name == "default" and options.model.network.startswith(TIMM):
+        return
+    if name == "default":
+        name = {"alexnet": "normal", "vgg": "xavier"}.get(options.model.network, "he")
+    generator = torch.Generator().manual_seed(options.cluster.seed)
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            MAKERS[name](module.weight, generator)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
+Layers = Callable[..., Any]
+_CONTAINERS = (nn.Sequential, nn.ModuleDict)
+_POOLING = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
+
+
+def checkpoint_activations(
+    network: nn.Module, name: str
+) -> Callable[[], AbstractContextManager[None]]:
+    """Let the blocks of a network compute their activations again; return a context for that.
+
+    The context surrounds each backward pass, whose second forward pass would update the buffers
+    of layers again, such as BatchNorm's statistics.
+
+    timm knows the blocks of its networks. Blocks of any other are modules with layers, and the
+    layers of a sequence to each of its poolings. The weights and their names stay; copies of the
+    network would share its blocks.
+
+    Raises:
+        InputError: it is timm's, and timm cannot do this with it.
+    """
+    if not hasattr(network, "set_grad_checkpointing"):
+        _checkpoint_blocks(network)
+        return partial(_preserved_buffers, network)
+    try:
+        network.set_grad_checkpointing(True)
+    except AssertionError as error:
+        raise InputError(
+            f"--activation-checkpointing (training.activationCheckpointing): timm does not have "
+            f"it for {name.removeprefix('timm/')}; leave it out"
+        ) from error
+    return partial(_preserved_buffers, network)
+
+
+@contextmanager
+def _preserved_buffers(network: nn.Module) -> Iterator[None]:
+    """Let the layers of a network update copies of its buffers; then restore their own."""
+    kept = [
+        (module, name, buffer)
+        for module in network.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
+    for module, name, buffer in kept:
+        setattr(module, name, buffer.clone())
+    try:
+        yield
+    finally:
+        for module, name, buffer in kept:
+            setattr(module, name, buffer)
+
+
+def _checkpoint_blocks(module: nn.Module) -> None:
+    parts = list(module.children())
+    if isinstance(module, nn.Sequential) and not any(_has_layers(part) for part in parts):
+        # A segment ends with each pooling.
+        segments: list[list[Layers]] = [[]]
+        for layer in parts:
+            segments[-1].append(layer)
+            if isinstance(layer, _POOLING):
+                segments.append([])
+        module.forward = _in_order([_checkpointed(_in_order(one)) for one in segments if one])
+        return
+    for part in parts:
+        if isinstance(part, _CONTAINERS):
+            _checkpoint_blocks(part)
+        elif _has_layers(part):
+            part.forward = _checkpointed(part.forward)
+
+
+def _has_layers(module: nn.Module) -> bool:
+    return next(module.children(), None) is not None
+
+
+def _in_order(layers: list[Layers]) -> Layers:
+    def forward(value: torch.Tensor) -> torch.Tensor:
+        for layer in layers:
+            value = layer(value)
+        return value
+
+    return forward
+
+
+def _checkpointed(forward: Layers) -> Layers:
+    def run(value: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(value)
+        # A dense block appends to the list that it gives to its layers.
+        given = list(value) if isinstance(value, list) else value
+        return checkpoint(forward, given, use_reentrant=False)
+
+    return run

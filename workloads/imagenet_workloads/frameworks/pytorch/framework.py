@@ -5,38 +5,32 @@ Implements the protocols of `train.framework`. Imports PyTorch.
 
 import logging
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from imagenet_spec.program.train import Options
-from imagenet_workloads.checkpoint.manifest import Identity
-from imagenet_workloads.data import image_sizes
+from imagenet_workloads.checkpoint import Identity
+from imagenet_workloads.data.inputs import count_sizes
 from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.frameworks.pytorch import (
-    activation_checkpointing,
-    compilation,
-    networks,
-    optimizers,
-    pretrained,
-)
+from imagenet_workloads.frameworks.pytorch import compilation, networks, optimizers
 from imagenet_workloads.frameworks.pytorch import data as datasets
-from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
-from imagenet_workloads.frameworks.pytorch.checkpoint_files import restore, restore_average
-from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
-from imagenet_workloads.frameworks.pytorch.compile_cache import CompileCache
+from imagenet_workloads.frameworks.pytorch.checkpoint_files import (
+    load_pretrained,
+    restore,
+    restore_average,
+)
+from imagenet_workloads.frameworks.pytorch.compilation import CompileCache, CompiledNetwork
 from imagenet_workloads.frameworks.pytorch.description import DESCRIPTION
-from imagenet_workloads.frameworks.pytorch.initializers import initialize
+from imagenet_workloads.frameworks.pytorch.families import checkpoint_activations, initialize
 from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner, StepOptions
-from imagenet_workloads.frameworks.pytorch.optimizers import Updater
-from imagenet_workloads.frameworks.pytorch.precision import Precision
+from imagenet_workloads.frameworks.pytorch.optimizers import MovingAverage, Precision, Updater
 from imagenet_workloads.frameworks.pytorch.strategies import Strategy, join
 from imagenet_workloads.rendezvous import Rendezvous
+from imagenet_workloads.train import start
 from imagenet_workloads.train.devices import (
     bfloat16_cpu_warning,
     bfloat16_gpu_warning,
@@ -64,7 +58,6 @@ class PyTorch:
     def __init__(
         self, options: Options, rendezvous: Rendezvous, folder: Path, identity: Identity
     ) -> None:
-        """Take the command line, the rendezvous, and what compiled code is kept by."""
         self._options, self._rendezvous = options, rendezvous
         self._folder, self._identity = folder, identity
 
@@ -88,13 +81,12 @@ class PyTorch:
     def join(self) -> Strategy:
         """Make the strategy; wait for the other processes."""
         cluster = self._options.cluster
-        modules = DESCRIPTION.strategies[DESCRIPTION.strategy_of(self._options)]
+        module = DESCRIPTION.strategies[DESCRIPTION.strategy_of(self._options)]
         with self._rendezvous.joining(cluster.join_timeout):
-            self._strategy = join(modules.strategy, self._device)
+            self._strategy = join(module, self._device)
         return self._strategy
 
     def open_data(self, accumulation_steps: int, scratch: Path) -> Data:
-        """Open the records, or make synthetic images."""
         rank, workers = self._strategy.rank, self._strategy.workers
         return datasets.choose(self._options, rank, workers, accumulation_steps, self._device)
 
@@ -102,7 +94,6 @@ class PyTorch:
         """Return at once: the images are in memory."""
 
     def learner(self, data: Data, resume_point: ResumePoint, plan: UpdatePlan) -> PyTorchLearner:
-        """Build the network, and load or draw its values."""
         options, model = self._options, self._options.model
         request = NetworkRequest(
             model.network, model.num_layers, data.class_count, data.inputs.image_shape
@@ -112,8 +103,8 @@ class PyTorch:
         network = networks.build(request)
         # On the CPU, so that the values do not depend on the device.
         initialize(options, network)
-        if model.pretrained is not None and resume_point.folder is None:
-            pretrained.load(model.pretrained, network, request)
+        if resume_point.folder is None and (file := start.weights(options)) is not None:
+            load_pretrained(file, network, request)
         network.to(self._device, memory_format=torch.channels_last)
         precision = Precision(model.dtype, self._device)
         updater = Updater(options.optimizer, network, plan.schedule, precision)
@@ -143,12 +134,14 @@ class PyTorch:
                 partial(
                     CompiledNetwork,
                     is_required=bool(model.compile),
-                    sizes=image_sizes.count(model),
+                    sizes=count_sizes(model),
                 )
                 if is_compiled
                 else None,
                 # After the average, which is a copy of the network.
-                self._backward_context(network),
+                checkpoint_activations(network, model.network)
+                if model.activation_checkpointing
+                else nullcontext,
                 cache,
                 lacks_compiler=is_compiled is False,
             ),
@@ -156,13 +149,6 @@ class PyTorch:
         if resume_point.folder is not None and resume_point.continues:
             learner.statistics.load(resume_point.folder)
         return learner
-
-    def _backward_context(self, network: nn.Module) -> Callable[[], AbstractContextManager[None]]:
-        """Let the backward pass compute activations again if the options say so."""
-        model = self._options.model
-        if not model.activation_checkpointing:
-            return nullcontext
-        return activation_checkpointing.apply(network, model.network)
 
 
 def bfloat16_warning(device: torch.device) -> str | None:

@@ -6,9 +6,11 @@ their number: the weights move by the mean over all images. The workers' flags a
 Implements `Learner`. Imports PyTorch.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,27 +18,25 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from imagenet_spec import events
+from imagenet_workloads.data.augmentation import Mixing
 from imagenet_workloads.data.inputs import Inputs
-from imagenet_workloads.data.sharding import seed_of
+from imagenet_workloads.data.order import seed_of
 from imagenet_workloads.data.worker_data import Batch
-from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
-from imagenet_workloads.frameworks.pytorch.checkpoint_files import Snapshot, export
-from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
-from imagenet_workloads.frameworks.pytorch.compile_cache import CompileCache
-from imagenet_workloads.frameworks.pytorch.gradients_ready import GradientsReady
-from imagenet_workloads.frameworks.pytorch.mixing import mix_images, summed_loss
-from imagenet_workloads.frameworks.pytorch.optimizers import Updater
+from imagenet_workloads.frameworks.pytorch.checkpoint_files import (
+    AVERAGE,
+    WEIGHTS,
+    Snapshot,
+    export,
+    read,
+)
+from imagenet_workloads.frameworks.pytorch.compilation import CompileCache, CompiledNetwork
+from imagenet_workloads.frameworks.pytorch.optimizers import MovingAverage, Updater
 from imagenet_workloads.frameworks.pytorch.strategies import Strategy
-from imagenet_workloads.frameworks.pytorch.transfer import Transfer
-from imagenet_workloads.telemetry import events
 from imagenet_workloads.train.counts import check_labels
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.moving_statistics import (
-    DeviceStatistics,
-    MovingStatistics,
-    Rows,
-)
+from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics, Rows
 from imagenet_workloads.train.networks import NetworkRequest
 
 
@@ -48,8 +48,6 @@ class StepOptions:
         smoothing: part of each label that all classes get alike.
         average: of the network's values, which is validated and exported; None without one.
         compiled: makes a network's compiled twin, which trains and validates; None without one.
-        backward_context: surrounds the backward pass.
-        cache: keeps compiled code; None without.
         lacks_compiler: whether compiled code was chosen, and there is no compiler.
     """
 
@@ -75,18 +73,7 @@ class PyTorchLearner:
         seed: int,
         step: StepOptions,
     ) -> None:
-        """Take the network on the strategy's device, and its optimizer.
-
-        Args:
-            network: with the values to begin with.
-            request: that it was built from.
-            updater: of its weights.
-            strategy: of the exchange.
-            plan: of the updates.
-            inputs: by which bytes are normalised.
-            seed: of dropout.
-            step: what a step also does.
-        """
+        """Take the network on the strategy's device, with its first values, and its optimizer."""
         self.network, self.updater = network, updater
         self._request, self._strategy, self._seed = request, strategy, seed
         self._step, self.average = step, step.average
@@ -123,12 +110,20 @@ class PyTorchLearner:
         """
         check_labels(batch.label[: batch.images].numpy(), self._request.classes)
         counted = self._strategy.start_sum(flags.numbers()) if updates else None
-        self._begin_step()
+        self.statistics.restore_own()
+        self.network.train()
+        # Dropout is drawn from the step's number, so that a resumed training draws the same.
+        step = self._steps * self._strategy.workers + self._strategy.rank
+        torch.manual_seed(seed_of(self._seed, self._updates, step))
+        self._steps += 1
         if self._ready is not None:
             self._ready.begin()
         with nullcontext() if updates else self._strategy.accumulating():
             with self.updater.precision.autocast():
-                scores = self._module(self._mixed(batch))[: batch.images]
+                images = self._images(batch)
+                if batch.mixing is not None:
+                    images = mix_images(images, batch.mixing)
+                scores = self._module(images)[: batch.images]
             labels = batch.label.to(self._strategy.device, non_blocking=True)[: batch.images]
             loss = summed_loss(scores.float(), labels, self._step.smoothing, batch.mixing)
             if self._ready is not None and updates:
@@ -157,14 +152,12 @@ class PyTorchLearner:
         return False if self._step.lacks_compiler else None
 
     def gradients_ready(self) -> float | None:
-        """Return when the backward pass began to wait for the other processes."""
         return None if self._ready is None else self._ready.at()
 
     def settle(self) -> None:
-        """Do nothing: `reading` reads and decodes in separate threads, beside the step."""
+        """Do nothing: `data` reads and decodes beside the step."""
 
     def predict(self, batch: Batch) -> Outputs:
-        """Classify a batch."""
         self._shown.eval()
         with torch.inference_mode():
             scores = self._validated(self._images(batch))[: batch.images]
@@ -184,7 +177,6 @@ class PyTorchLearner:
             self._step.cache.save()
 
     def average_statistics(self) -> None:
-        """Average BatchNorm's statistics over all processes, until the next step."""
         self.statistics.average()
 
     def snapshot(self) -> Snapshot:
@@ -197,20 +189,15 @@ class PyTorchLearner:
             compiled=self.compiled,
         )
 
+    def load(self, folder: Path) -> None:
+        values, _ = read(folder / (WEIGHTS if self.average is None else AVERAGE))
+        self._shown.load_state_dict(values)
+
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
-        """Write PREFIX-NNNN.safetensors."""
         return export(prefix, self._shown, epoch, self._request)
 
     def note(self, event: events.Event) -> None:
         """Write no logs beside those of the loop."""
-
-    def _begin_step(self) -> None:
-        """Draw dropout from the step's number, so that a resumed training draws the same."""
-        self.statistics.restore_own()
-        self.network.train()
-        step = self._steps * self._strategy.workers + self._strategy.rank
-        torch.manual_seed(seed_of(self._seed, self._updates, step))
-        self._steps += 1
 
     def _moving(self) -> list[torch.Tensor]:
         networks = [self.network, *([] if self.average is None else [self.average.network])]
@@ -239,10 +226,6 @@ class PyTorchLearner:
     def _shown(self) -> nn.Module:
         """The network that is validated and exported."""
         return self.network if self.average is None else self.average.network
-
-    def _mixed(self, batch: Batch) -> torch.Tensor:
-        images = self._images(batch)
-        return images if batch.mixing is None else mix_images(images, batch.mixing)
 
     def _images(self, batch: Batch) -> torch.Tensor:
         """Return normalised images, (images, channels, height, width), on the device."""
@@ -293,3 +276,128 @@ def standings(probabilities: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor
     ahead = (~(probabilities <= right)).sum(1, dtype=torch.float32)
     alike = (probabilities == right).sum(1, dtype=torch.float32) - 1
     return torch.stack([right[:, 0], ahead, alike])
+
+
+class Transfer:
+    """Copies images to the device that trains them.
+
+    A GPU computes a step while the program asks for the next batch. It copies that one in a stream
+    of its own, so the copy does not wait for the step, nor the step for the copy. The memory that
+    it copies from is another batch's once an event of that stream has come.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def __call__(self, images: torch.Tensor, waits: list[Callable[[], None]]) -> torch.Tensor:
+        """Return images that what is computed from now on finds on the device.
+
+        Args:
+            images: in page-locked memory, if the device is a GPU.
+            waits: gets what returns when they are copied, if they are copied later.
+        """
+        if self._stream is None or images.device == self._device:
+            return images.to(self._device)
+        computing = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._stream):
+            copied = images.to(self._device, non_blocking=True)
+            waits.append(partial(self._wait, self._stream.record_event()))
+        computing.wait_stream(self._stream)
+        # Its memory belongs to the copying stream, which may use it again after this one.
+        copied.record_stream(computing)
+        return copied
+
+    def _wait(self, event: torch.cuda.Event) -> None:
+        # The thread that fills batches would take memory of the first GPU otherwise.
+        with torch.cuda.device(self._device):
+            event.synchronize()
+
+
+class GradientsReady:
+    """Notes when the backward pass of an update has computed the last gradient.
+
+    DistributedDataParallel sends each bucket of gradients while the backward pass computes the
+    next, and waits for all of them at the end of the pass. At that end PyTorch's autograd engine
+    calls the functions that were queued during the pass, in their order. The one that is queued
+    here, at the beginning of the pass, comes before the wait.
+
+    A GPU computes after the program has gone on. There events of its stream note the time between
+    the end of the step before and the last gradient, and `at` waits for the second. The exchange
+    and the update come after it, so the GPU is busy while the next step is begun.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        if self._on_gpu:
+            self._began = torch.cuda.Event(enable_timing=True)
+            self._ended = torch.cuda.Event(enable_timing=True)
+        self._began_at = 0.0
+        self._noted_at: float | None = None
+
+    def begin(self) -> None:
+        self._noted_at = None
+        if self._on_gpu:
+            self._began_at = time.monotonic()
+            self._began.record()
+
+    def watch(self, loss: torch.Tensor) -> None:
+        """Note when the gradients of a loss are ready; its backward pass follows."""
+        loss.register_hook(self._queue)
+
+    def at(self) -> float | None:
+        """Return when they were, by time.monotonic; None for a step without `watch`."""
+        if self._noted_at is None or not self._on_gpu:
+            return self._noted_at
+        self._ended.synchronize()
+        milliseconds: float = self._began.elapsed_time(self._ended)
+        return self._began_at + milliseconds / 1000
+
+    def _queue(self, gradient: torch.Tensor) -> None:
+        torch.autograd.Variable._execution_engine.queue_callback(self._note)
+
+    def _note(self) -> None:
+        self._noted_at = time.monotonic()
+        if self._on_gpu:
+            self._ended.record()
+
+
+def mix_images(images: torch.Tensor, mixing: Mixing) -> torch.Tensor:
+    """Mix each image with the next one; what is behind the mixed ones stays as it is.
+
+    Args:
+        images: (batch size, channels, height, width), normalised.
+        mixing: of the first ones.
+    """
+    count = len(mixing.shares)
+    rows, columns = (torch.arange(side, device=images.device) for side in images.shape[2:])
+    boxes = torch.from_numpy(mixing.boxes).to(images.device, non_blocking=True)
+    top, left, bottom, right = (edge.view(-1, 1, 1) for edge in boxes.unbind(1))
+    in_rows = (rows.view(1, -1, 1) >= top) & (rows.view(1, -1, 1) < bottom)
+    in_columns = (columns >= left) & (columns < right)
+    is_cut = (bottom > top) & (right > left)
+    shares = torch.from_numpy(mixing.shares).to(images.device, non_blocking=True).view(-1, 1, 1)
+    own = torch.where(is_cut, (~(in_rows & in_columns)).float(), shares).unsqueeze(1)
+    real = images[:count]
+    return torch.cat((torch.lerp(real.roll(-1, 0), real, own), images[count:]))
+
+
+def summed_loss(
+    scores: torch.Tensor, labels: torch.Tensor, smoothing: float, mixing: Mixing | None
+) -> torch.Tensor:
+    """Return the cross-entropy of some images, summed.
+
+    Args:
+        scores: (images, classes).
+        labels: (images,).
+        smoothing: part of each label that all classes get alike (Szegedy et al. 2016).
+        mixing: of these images; None if they are not mixed.
+    """
+    if mixing is None:
+        return functional.cross_entropy(scores, labels, reduction="sum", label_smoothing=smoothing)
+    shares = torch.from_numpy(mixing.shares).to(scores.device, non_blocking=True)
+    own, others = (
+        functional.cross_entropy(scores, wanted, reduction="none", label_smoothing=smoothing)
+        for wanted in (labels, labels.roll(-1))
+    )
+    return torch.lerp(others, own, shares).sum()

@@ -11,12 +11,7 @@ from typing import Any
 
 from imagenet_spec.program.train import ModelOptions
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.networks import (
-    SMALL_IMAGE,
-    Family,
-    NetworkRequest,
-    find_builder,
-)
+from imagenet_workloads.train.networks import SMALL_IMAGE, Family, NetworkRequest, find_builder
 
 FAMILIES: Mapping[str, Family] = {
     "alexnet": Family("alexnet", smallest=64),
@@ -38,11 +33,7 @@ TIMM = "timm/"
 
 
 def build(request: NetworkRequest) -> Any:
-    """Build the module of a request, from images (N, channels, height, width) to scores.
-
-    Raises:
-        InputError: unknown family or depth, or images that are too small.
-    """
+    """Build the module of a request, from images (N, channels, height, width) to scores."""
     is_of_timm = request.network.startswith(TIMM)
     # A name that is wrong is told without PyTorch.
     builder = "" if is_of_timm else find_builder(request, FAMILIES, "PyTorch")

@@ -22,11 +22,9 @@ class ModulePredictor:
     """A network on the CPU; implements `Predictor`."""
 
     def __init__(self, network: nn.Module, classes: int, origin: str) -> None:
-        """Take a network in evaluation mode."""
         self._network, self.classes, self.origin = network, classes, origin
 
     def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Return the probabilities."""
         with torch.inference_mode():
             scores = self._network(torch.from_numpy(images))
             found: npt.NDArray[np.float32] = torch.softmax(scores, dim=1).numpy()
@@ -34,22 +32,14 @@ class ModulePredictor:
 
 
 def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> ModulePredictor:
-    """Load the file that result.json names.
-
-    Raises:
-        InputError: it is missing or damaged, or takes images of another shape.
-    """
+    """Load the file that result.json names."""
     return _load(folder / files.file_name("weights"), image_shape)
 
 
 def load_exported(
     exported: Path, folder: Path, files: Fields, image_shape: tuple[int, int, int]
 ) -> ModulePredictor:
-    """Load a file of safetensors or TorchScript.
-
-    Raises:
-        InputError: it is missing or damaged, or takes images of another shape.
-    """
+    """Load a file of safetensors or TorchScript."""
     if format_of(exported) == "safetensors":
         return _load(exported, image_shape)
     network = load_torchscript(exported)
@@ -62,11 +52,7 @@ def load_exported(
 
 
 def load_torchscript(path: Path) -> Any:
-    """Load a file of TorchScript.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
+    """Load a file of TorchScript."""
     try:
         with warnings.catch_warnings(action="ignore"):  # PyTorch has deprecated the format.
             return torch.jit.load(path)

@@ -3,7 +3,8 @@
     weights.npz         weights and statistics by MXNet's names, in MXNet's layouts (see `weights`)
     states.npz          the optimizer's arrays, and its number of updates
 
-`checkpoint` chooses the folder and checks that it is complete. An exported model is
+`checkpoint` chooses the folder and checks that it is complete. Values of another network, optimizer
+or framework, and what cannot be read, raise an InputError. An exported model is
 
     PREFIX/             tf.saved_model.load(PREFIX).signatures["serving_default"](data=images)
     PREFIX-NNNN.npz     weights and statistics by MXNet's names, in MXNet's layouts
@@ -43,13 +44,7 @@ WEIGHTS, STATES = "weights.npz", "states.npz"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Copied arrays; implements `train.framework.Snapshot`.
-
-    Attributes:
-        weights: the network's, and its averaged statistics.
-        optimizer: the optimizer's.
-        statistics: of all devices.
-    """
+    """Copied arrays; implements `train.framework.Snapshot`."""
 
     weights: Arrays
     optimizer: Arrays
@@ -65,7 +60,6 @@ class Snapshot:
         return cls(weights, states, statistics)
 
     def save(self, folder: Path) -> None:
-        """Fill a checkpoint's folder."""
         save_arrays(folder / WEIGHTS, self.weights)
         save_arrays(folder / STATES, self.optimizer)
         moving_statistics.save(folder, self.statistics)
@@ -77,50 +71,33 @@ class Snapshot:
 
 
 def restore(options: Options, model: Any, optimizer: Optimizer, resume_point: ResumePoint) -> bool:
-    """Load the start's checkpoint into model and optimizer; return whether there is one.
-
-    Raises:
-        InputError: the saved values belong to another network, optimizer or framework.
-    """
+    """Load the start's checkpoint into model and optimizer; return whether there is one."""
     if resume_point.folder is not None:
         origin = resume_point.folder / WEIGHTS
     elif options.output.load_epoch is not None:
         origin = Path(f"{options.output.model_prefix}-{options.output.load_epoch:04}.npz")
     else:
         return False
-    weights, statistics = named(model)
     try:
-        assign([*weights, *statistics], load_arrays(origin))
+        assign(_variables(model), load_arrays(origin))
     except ValueError as error:
         raise InputError(f"{origin}: does not fit {options.model.network}: {error}") from error
     if resume_point.continues:
-        _restore_optimizer(optimizer, resume_point)
+        states = load_arrays(Path(f"{resume_point.folder}/{STATES}"))
+        try:
+            optimizer.load_states(states)
+        except KeyError as error:
+            raise InputError(
+                f"{resume_point.resumed_from}: holds no optimizer state for {error}; it is another "
+                "optimizer's: use it with --init-from (checkpoint.initFrom) and another --output "
+                "(training.output)"
+            ) from error
     return True
 
 
-def _restore_optimizer(optimizer: Optimizer, resume_point: ResumePoint) -> None:
-    states = load_arrays(Path(f"{resume_point.folder}/{STATES}"))
-    try:
-        optimizer.load_states(states)
-    except KeyError as error:
-        raise InputError(
-            f"{resume_point.resumed_from}: holds no optimizer state for {error}; it is another "
-            "optimizer's: use it with --init-from (checkpoint.initFrom) and another --output "
-            "(training.output)"
-        ) from error
-
-
 def export(prefix: Path, model: Any, epoch: int) -> Mapping[str, str]:
-    """Write PREFIX/ and PREFIX-NNNN.npz; each gets its name when it is complete.
-
-    Returns:
-        their names.
-
-    Raises:
-        StorageError: the folder cannot be written.
-    """
-    weights, statistics = named(model)
-    values = read_values([*weights, *statistics])
+    """Write PREFIX/ and PREFIX-NNNN.npz; each gets its name when it is complete."""
+    values = read_values(_variables(model))
     arrays = prefix.with_name(f"{prefix.name}-{epoch:04}.npz")
     files.write_output(arrays, lambda path: save_arrays(path, values))
     try:

@@ -12,26 +12,16 @@ from imagenet_workloads.data.worker_data import Data
 
 
 def choose(options: Options, rank: int, ranks: int, accumulation_steps: int) -> Data:
-    """Open the data.
-
-    Args:
-        options: the command line.
-        rank: this worker's.
-        ranks: the number of workers.
-        accumulation_steps: batches per update.
-
-    Raises:
-        InputError: no option names data, or it cannot be read.
-    """
+    """Open the data; `accumulation_steps` batches make one update."""
     if options.data.benchmark:
         return open_synthetic(
             options, rank, ranks, accumulation_steps, _to_tensors, channels_first=False
         )
-    return open_ordered(options, rank, ranks, accumulation_steps, _normalized, _to_tensors)
 
+    def layout(inputs: Inputs) -> Normalized:
+        return Normalized(inputs.mean, inputs.std, channels_first=False)
 
-def _normalized(inputs: Inputs) -> Normalized:
-    return Normalized(inputs.mean, inputs.std, channels_first=False)
+    return open_ordered(options, rank, ranks, accumulation_steps, layout, _to_tensors)
 
 
 def _to_tensors(batch: ImageBatch) -> tuple[tf.Tensor, tf.Tensor]:

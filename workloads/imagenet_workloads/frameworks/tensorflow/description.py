@@ -6,11 +6,7 @@ Imports no TensorFlow.
 import os
 
 from imagenet_spec.frameworks.tensorflow import TENSORFLOW
-from imagenet_workloads.train.description import (
-    FrameworkDescription,
-    StrategyModules,
-    leave_out,
-)
+from imagenet_workloads.train.description import FrameworkDescription, leave_out
 
 # Keras imports these if it finds them, for parts that training does not use.
 UNUSED = ("scipy", "sklearn", "setuptools")
@@ -28,10 +24,11 @@ DESCRIPTION = FrameworkDescription(
     package=__package__,
     option="distribution_strategy",
     strategies={
-        "mirrored": StrategyModules("mirrored", "none"),
-        "multi_worker_mirrored": StrategyModules("multi_worker_mirrored", "tf_config"),
-        "horovod": StrategyModules("horovod", "horovod"),
+        "mirrored": "mirrored",
+        "multi_worker_mirrored": "multi_worker_mirrored",
+        "horovod": "horovod",
     },
     before_import=before_import,
     exports=("safetensors", "onnx"),
+    cuda=lambda tensorflow: tensorflow.sysconfig.get_build_info().get("cuda_version"),
 )

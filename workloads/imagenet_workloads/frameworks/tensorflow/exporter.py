@@ -27,12 +27,10 @@ class ArraysExporter:
     """The arrays of a model; implements `Exporter`. Only safetensors needs no TensorFlow."""
 
     def __init__(self, folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> None:
-        """Take the .npz file, and what `predictor` needs."""
         self._path = folder / files.file_name("weights")
         self._folder, self._files, self._shape = folder, files, image_shape
 
     def write(self, format: str, path: Path) -> None:
-        """Write a file."""
         if format == "onnx":
             path.write_bytes(self._onnx())
             return
@@ -44,12 +42,10 @@ class ArraysExporter:
         path.write_bytes(save(values, {"framework": "TensorFlow"}))
 
     def outputs(self, images: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the probabilities."""
         found: npt.NDArray[Any] = self._model().classify(images)
         return found
 
     def outputs_of(self, format: str, path: Path, images: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the probabilities of a file."""
         if format == "onnx":
             return OnnxModel(path, self._shape).outputs(images)
         from imagenet_workloads.frameworks.tensorflow import predictor
@@ -81,11 +77,7 @@ class ArraysExporter:
 
 
 def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> ArraysExporter:
-    """Find the file that result.json names.
-
-    Raises:
-        InputError: it is missing.
-    """
+    """Find the file that result.json names."""
     path = folder / files.file_name("weights")
     if not path.is_file():
         raise InputError(f"{path}: no such file, though result.json names it")

@@ -4,11 +4,14 @@ One function a family, called by `networks.build`. Layers and names are those of
 Imports TensorFlow.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from imagenet_spec.program.train import Options
 from imagenet_workloads.frameworks.tensorflow import layers
+from imagenet_workloads.frameworks.tensorflow.weights import named
 from imagenet_workloads.train.networks import NetworkRequest, plan_residual
 
 
@@ -189,7 +192,12 @@ def densenet(request: NetworkRequest) -> Any:
     body = layers.largest(body, 3, 2, pad=1)
     for block, count in enumerate(blocks, start=1):
         for number in range(1, count + 1):
-            body = _grown(body, growth, f"block{block}_layer{number}")
+            name = f"block{block}_layer{number}"
+            branch = _activated(body, f"{name}_bn1")
+            branch = layers.convolution(branch, 4 * growth, 1, name=f"{name}_conv1")
+            branch = _activated(branch, f"{name}_bn2")
+            branch = layers.convolution(branch, growth, 3, name=f"{name}_conv2")
+            body = tf.keras.layers.Concatenate()([body, branch])
         filters += growth * count
         if block < len(blocks):
             filters //= 2
@@ -198,14 +206,6 @@ def densenet(request: NetworkRequest) -> Any:
             body = tf.keras.layers.AveragePooling2D(2, 2, padding="same")(body)
     body = layers.average(_activated(body, "bn1"))
     return layers.model(inputs, layers.dense(body, request.classes, "fc1"), request)
-
-
-def _grown(body: Any, growth: int, name: str) -> Any:
-    branch = layers.convolution(
-        _activated(body, f"{name}_bn1"), 4 * growth, 1, name=f"{name}_conv1"
-    )
-    branch = layers.convolution(_activated(branch, f"{name}_bn2"), growth, 3, name=f"{name}_conv2")
-    return tf.keras.layers.Concatenate()([body, branch])
 
 
 # Squeezed and expanded filters of each fire module; a pooling comes before those marked.
@@ -250,3 +250,41 @@ def inception_v3(request: NetworkRequest) -> Any:
         classes=request.classes,
         classifier_activation=None,
     )
+
+
+_init = tf.keras.initializers
+
+
+def _scaled(scale: float, mode: str, distribution: str = "untruncated_normal") -> Any:
+    return lambda seed: _init.VarianceScaling(scale, mode, distribution, seed=seed)
+
+
+# MXNet's MSRAPrelu for its default slope, 0.25.
+_PRELU = 2.0 / (1.0 + 0.25**2)
+MAKERS: Mapping[str, Callable[[int], Any]] = {
+    "he": _scaled(2.0, "fan_in"),
+    "xavier": _scaled(1.0, "fan_avg", "uniform"),
+    "msra": _scaled(_PRELU, "fan_avg"),
+    "orthogonal": lambda seed: _init.Orthogonal(1.414, seed=seed),
+    "normal": lambda seed: _init.RandomNormal(0.0, 0.01, seed=seed),
+    "uniform": lambda seed: _init.RandomUniform(-0.07, 0.07, seed=seed),
+    "one": lambda seed: _init.Ones(),
+    "zero": lambda seed: _init.Zeros(),
+}
+
+
+def initialize(options: Options, model: Any) -> None:
+    """Draw every weight; biases, gammas, betas and statistics keep Keras's values.
+
+    Values are drawn as MXNet's initializers of the same names draw them. They depend on the seed
+    alone, so every worker draws the same. `default` is the initializer of MXNet's example for the
+    network.
+    """
+    name = options.model.initializer
+    if name == "default":
+        name = {"alexnet": "normal", "vgg": "xavier"}.get(options.model.network, "he")
+    weights, _ = named(model)
+    for place, one in enumerate(weights):
+        if one.name.endswith("_weight"):
+            maker = MAKERS[name](options.cluster.seed * 100_003 + place)
+            one.variable.assign(maker(one.variable.shape))

@@ -6,19 +6,18 @@ Implements the protocols of `train.framework`. Imports TensorFlow.
 import logging
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from imagenet_spec.program.train import Options
-from imagenet_workloads.checkpoint.manifest import Identity
+from imagenet_workloads.checkpoint import Identity
 from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow import networks, optimizers
 from imagenet_workloads.frameworks.tensorflow.checkpoint_files import restore
 from imagenet_workloads.frameworks.tensorflow.data import choose
-from imagenet_workloads.frameworks.tensorflow.initializers import initialize
+from imagenet_workloads.frameworks.tensorflow.families import initialize
 from imagenet_workloads.frameworks.tensorflow.learner import TensorFlowLearner
 from imagenet_workloads.frameworks.tensorflow.strategies import Strategy, join
 from imagenet_workloads.frameworks.tensorflow.tables import Tables
@@ -43,13 +42,12 @@ class TensorFlow:
     name = "TensorFlow"
 
     def __init__(self, options: Options, rendezvous: Rendezvous, folder: Path) -> None:
-        """Take the command line, the rendezvous, and the attempt's folder for the tables."""
         self._options, self._rendezvous, self._folder = options, rendezvous, folder
 
     def check(self) -> None:
         """Check the optimizer's options, and take the devices."""
         optimizers.check(self._options.optimizer)
-        _take_devices(self._options.cluster.gpus)
+        take_devices(self._options.cluster.gpus)
         if self._options.cluster.deterministic:
             tf.config.experimental.enable_op_determinism()
             # One buffer for each gradient: its place in a common one depends on the time.
@@ -66,21 +64,21 @@ class TensorFlow:
         return self._strategy
 
     def open_data(self, accumulation_steps: int, scratch: Path) -> Data:
-        """Open TFRecord files, or make synthetic images."""
         return choose(
             self._options, self._strategy.rank, self._strategy.workers, accumulation_steps
         )
 
     def wait_to_read(self, batch: Batch) -> None:
-        """Fetch the batch."""
         batch.data.numpy()
 
     def learner(self, data: Data, resume_point: ResumePoint, plan: UpdatePlan) -> TensorFlowLearner:
-        """Build the network, load or draw its values, and broadcast them."""
         options, strategy, model = self._options, self._strategy, self._options.model
         request = NetworkRequest(
             model.network, model.num_layers, data.class_count, model.image_shape, model.dtype
         )
+        tables = None
+        if strategy.rank == 0:
+            tables = Tables(self._folder, data.training.batches_per_epoch, strategy.workers)
         with strategy.distribution.scope():
             network = networks.build(request)
             learner = TensorFlowLearner(
@@ -88,7 +86,7 @@ class TensorFlow:
                 optimizers.create(options.optimizer, named(network)[0]),
                 strategy,
                 plan,
-                self._tables(data),
+                tables,
                 options.cluster.seed,
                 options.optimizer.label_smoothing,
             )
@@ -99,14 +97,8 @@ class TensorFlow:
             learner.moving_statistics.load(resume_point.folder)
         return learner
 
-    def _tables(self, data: Data) -> Tables | None:
-        if self._strategy.rank != 0:
-            return None
-        batches = data.training.batches_per_epoch
-        return Tables(self._folder, batches, self._strategy.workers)
 
-
-def _take_devices(gpus: tuple[int, ...]) -> None:
+def take_devices(gpus: tuple[int, ...]) -> None:
     """Limit TensorFlow to the GPUs of --gpus and to the threads of its options.
 
     Raises:
@@ -120,34 +112,24 @@ def _take_devices(gpus: tuple[int, ...]) -> None:
             "leave it out to train on the CPU"
         )
     for number in gpus:
-        _require_gpu(seen[number])
-    _log_less()
+        # TensorFlow ignores a GPU that is too old, and would train on the CPU. One without a
+        # description passes, and so does a build that does not list its code.
+        found = tf.config.experimental.get_device_details(seen[number])
+        code = tf.sysconfig.get_build_info().get("cuda_compute_capabilities")
+        if code and "compute_capability" in found:
+            require_code(
+                "this TensorFlow",
+                found.get("device_name", seen[number].name),
+                found["compute_capability"],
+                code,
+                older="use a newer GPU",
+                newer="write --framework PyTorch (framework: PyTorch)",
+            )
+    # Not in the training's log.
+    tf.get_logger().handlers.clear()
+    for logger in (tf.get_logger(), logging.getLogger("absl")):
+        logger.setLevel(logging.WARNING)
     tf.config.set_visible_devices([seen[number] for number in gpus], "GPU")
     cores = os.environ.get("OMP_NUM_THREADS", "")
     if cores.isdecimal() and int(cores):
         tf.config.threading.set_intra_op_parallelism_threads(int(cores))
-
-
-def _require_gpu(device: Any) -> None:
-    """Check a GPU: TensorFlow ignores one that is too old, and would train on the CPU.
-
-    A GPU without a description passes, and so does a build that does not list its code.
-    """
-    found = tf.config.experimental.get_device_details(device)
-    code = tf.sysconfig.get_build_info().get("cuda_compute_capabilities")
-    if code and "compute_capability" in found:
-        require_code(
-            "this TensorFlow",
-            found.get("device_name", device.name),
-            found["compute_capability"],
-            code,
-            older="use a newer GPU",
-            newer="write --framework PyTorch (framework: PyTorch)",
-        )
-
-
-def _log_less() -> None:
-    """Keep TensorFlow's own messages out of the training's log."""
-    tf.get_logger().handlers.clear()
-    for logger in (tf.get_logger(), logging.getLogger("absl")):
-        logger.setLevel(logging.WARNING)

@@ -90,7 +90,6 @@ class DropoutSeed:
     """Two whole numbers that a step sets; Keras does not save them, as it would a layer's array."""
 
     def __init__(self) -> None:
-        """Allocate them on each device of the strategy."""
         self.value = tf.Variable([0, 0], trainable=False, dtype=tf.int64)
 
 
@@ -103,7 +102,6 @@ class Dropout(tf.keras.layers.Layer):  # type: ignore[misc]
     """
 
     def __init__(self, rate: float) -> None:
-        """Take the rate."""
         super().__init__()
         self.rate = rate
         self.seed = DropoutSeed()

@@ -7,30 +7,32 @@ summed beside the gradients. Implements `Learner`. Imports TensorFlow.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from imagenet_spec import events
 from imagenet_workloads.data.batches import PADDING
-from imagenet_workloads.data.sharding import seed_of
+from imagenet_workloads.data.order import seed_of
 from imagenet_workloads.data.worker_data import Batch
-from imagenet_workloads.frameworks.tensorflow.checkpoint_files import Snapshot, export
+from imagenet_workloads.frameworks.tensorflow.checkpoint_files import WEIGHTS, Snapshot, export
 from imagenet_workloads.frameworks.tensorflow.layers import Dropout
 from imagenet_workloads.frameworks.tensorflow.optimizers import Optimizer
 from imagenet_workloads.frameworks.tensorflow.strategies import Strategy
 from imagenet_workloads.frameworks.tensorflow.tables import Tables
-from imagenet_workloads.frameworks.tensorflow.weights import Named, local, named
-from imagenet_workloads.telemetry import events
+from imagenet_workloads.frameworks.tensorflow.weights import (
+    Named,
+    assign,
+    load_arrays,
+    local,
+    named,
+)
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.moving_statistics import (
-    DeviceStatistics,
-    MovingStatistics,
-    Rows,
-)
+from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics, Rows
 
 
 class TensorFlowLearner:
@@ -52,26 +54,38 @@ class TensorFlowLearner:
     ) -> None:
         """Take the model and optimizer of the strategy's scope, and rank 0's tables.
 
-        Args:
-            model: of Keras.
-            optimizer: of its weights.
-            strategy: of the exchange.
-            plan: of the updates.
-            tables: rank 0's; None for the others.
-            seed: of dropout.
-            smoothing: part of each label that all classes get alike (Szegedy et al. 2016).
+        Of each label all classes get the part `smoothing` alike (Szegedy et al. 2016).
         """
         self.model, self.optimizer, self._strategy = model, optimizer, strategy
         self.weights, self.statistics = named(model)
         self._schedule, self._updates = plan.schedule, plan.updates_done
         self._images = plan.images_per_update
         self._tables, self._smoothing = tables, smoothing
-        self._sums = self._make_sums() if plan.accumulation_steps > 1 else []
-        # They have no Python branch or loop over tensors, so AutoGraph has nothing to translate.
-        self._learn = tf.function(self._learn_everywhere, autograph=False)
-        self._keep = tf.function(self._keep_everywhere, autograph=False)
-        self._classify = tf.function(self._classify_everywhere, autograph=False)
-        self._gather = tf.function(self._gather_everywhere, autograph=False)
+        # Of each replica's earlier gradients.
+        self._sums: list[Any] = []
+        if plan.accumulation_steps > 1:
+            with strategy.distribution.scope():
+                self._sums = [
+                    tf.Variable(
+                        tf.zeros(one.variable.shape),
+                        trainable=False,
+                        synchronization=tf.VariableSynchronization.ON_READ,
+                        aggregation=tf.VariableAggregation.SUM,
+                    )
+                    for one in self.weights
+                ]
+
+        def everywhere(step: Callable[..., Any]) -> Any:
+            # It has no Python branch or loop over tensors, so AutoGraph has nothing to translate.
+            return tf.function(
+                lambda *given: strategy.distribution.run(step, given), autograph=False
+            )
+
+        self._learn, self._keep = everywhere(self._learn_here), everywhere(self._keep_here)
+        self._classify, self._gather = (
+            everywhere(self._classify_here),
+            everywhere(self._gather_here),
+        )
         self._seed, self._steps = seed, 0
         # On a GPU the operations before the exchange are only queued when the program notes a time.
         self._notes_ready = strategy.workers > 1 and not tf.config.list_logical_devices("GPU")
@@ -84,7 +98,11 @@ class TensorFlowLearner:
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         """Compute gradients; with an update, sum them over all workers and move the weights."""
         self.moving_statistics.restore_own()
-        self._seed_dropout()
+        # From the step's number, so that a resumed training draws the same.
+        place = self._steps * self._strategy.workers + self._strategy.rank
+        for number, layer in enumerate(self._dropouts):
+            layer.seed.value.assign([seed_of(self._seed, self._updates, place), number])
+        self._steps += 1
         self._ready = None
         images, labels = self._shares(batch)
         if not updates:
@@ -105,12 +123,10 @@ class TensorFlowLearner:
         """Do nothing: the reader's threads work beside the step."""
 
     def predict(self, batch: Batch) -> Outputs:
-        """Classify a batch."""
         images, _ = self._shares(batch)
         return self._outputs(batch, self._classify(images))
 
     def average_statistics(self) -> None:
-        """Average BatchNorm's statistics over all replicas of all workers, until the next step."""
         self.moving_statistics.average()
 
     def snapshot(self) -> Snapshot:
@@ -118,21 +134,17 @@ class TensorFlowLearner:
         variables = [*self.weights, *self.statistics]
         return Snapshot.of(variables, self.optimizer, self.moving_statistics.of_all)
 
+    def load(self, folder: Path) -> None:
+        with self._strategy.distribution.scope():
+            assign([*self.weights, *self.statistics], load_arrays(folder / WEIGHTS))
+
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write PREFIX/, a SavedModel, and PREFIX-NNNN.npz, its values by MXNet's names."""
         return export(prefix, self.model, epoch)
 
     def note(self, event: events.Event) -> None:
-        """Add an event to rank 0's tables."""
         if self._tables is not None:
             self._tables.write(event, self._penalty)
-
-    def _seed_dropout(self) -> None:
-        """Draw dropout from the step's number, so that a resumed training draws the same."""
-        place = self._steps * self._strategy.workers + self._strategy.rank
-        for number, layer in enumerate(self._dropouts):
-            layer.seed.value.assign([seed_of(self._seed, self._updates, place), number])
-        self._steps += 1
 
     def _read_statistics(self) -> Rows:
         rows = [
@@ -160,19 +172,6 @@ class TensorFlowLearner:
             decay * float(tf.nn.l2_loss(local(one.variable))) for one, decay in decays if decay
         )
 
-    def _make_sums(self) -> list[Any]:
-        """Allocate a sum of earlier gradients for each replica."""
-        with self._strategy.distribution.scope():
-            return [
-                tf.Variable(
-                    tf.zeros(one.variable.shape),
-                    trainable=False,
-                    synchronization=tf.VariableSynchronization.ON_READ,
-                    aggregation=tf.VariableAggregation.SUM,
-                )
-                for one in self.weights
-            ]
-
     def _shares(self, batch: Batch) -> tuple[Any, Any]:
         """Split a batch into one part for each device of this worker."""
         devices = self._strategy.devices
@@ -199,23 +198,15 @@ class TensorFlowLearner:
     def _local(self, values: Any) -> Any:
         return self._strategy.distribution.experimental_local_results(values)
 
-    def _learn_everywhere(self, images: Any, labels: Any, flags_sent: Any) -> Any:
-        return self._strategy.distribution.run(self._learn_here, (images, labels, flags_sent))
-
-    def _keep_everywhere(self, images: Any, labels: Any) -> Any:
-        return self._strategy.distribution.run(self._keep_here, (images, labels))
-
-    def _classify_everywhere(self, images: Any) -> Any:
-        return self._strategy.distribution.run(self._classify_here, (images,))
-
-    def _gather_everywhere(self, own: Any) -> Any:
-        return self._strategy.distribution.run(self._gather_here, (own,))
-
     def _learn_here(self, images: Any, labels: Any, flags_sent: Any) -> tuple[Any, ...]:
         gradients, probabilities = self._gradients(images, labels)
         if self._sums:
             gradients = [part + kept for part, kept in zip(gradients, self._sums, strict=True)]
-        ready = self._note_ready(gradients)
+        # When this replica has computed its gradients, if that is noted.
+        ready = []
+        if self._notes_ready:
+            with tf.control_dependencies(gradients):
+                ready.append(tf.numpy_function(time.monotonic, [], tf.float64))
         with tf.control_dependencies(ready):
             *totals, counted = self._strategy.total([*gradients, flags_sent])
         variables = [one.variable for one in self.weights]
@@ -225,13 +216,6 @@ class TensorFlowLearner:
         for kept in self._sums:
             kept.assign(tf.zeros_like(kept))
         return probabilities, counted, *ready
-
-    def _note_ready(self, gradients: Sequence[Any]) -> list[Any]:
-        """Return the time when a replica has computed its gradients, if that is noted."""
-        if not self._notes_ready:
-            return []
-        with tf.control_dependencies(gradients):
-            return [tf.numpy_function(time.monotonic, [], tf.float64)]
 
     def _keep_here(self, images: Any, labels: Any) -> Any:
         gradients, probabilities = self._gradients(images, labels)

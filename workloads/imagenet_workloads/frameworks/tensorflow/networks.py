@@ -23,11 +23,7 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def build(request: NetworkRequest) -> Any:
-    """Build the Keras model of a request.
-
-    Raises:
-        InputError: unknown family or depth, or images that are too small.
-    """
+    """Build the Keras model of a request."""
     builder = find_builder(request, FAMILIES, "TensorFlow")
     families = importlib.import_module(f"{__package__}.families")
     return getattr(families, builder)(request)

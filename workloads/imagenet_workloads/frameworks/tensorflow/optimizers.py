@@ -11,7 +11,6 @@ MXNet's other optimizers are not available. g is the mean over the images of all
 and betas do not decay.
 """
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -19,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 from imagenet_spec.program.train import OptimizerOptions
-from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow.weights import Array, Named, local
+from imagenet_workloads.train.networks import require_optimizer
 
 
 class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
@@ -33,7 +32,6 @@ class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
     kept: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: OptimizerOptions, weights: list[Named]) -> None:
-        """Take the settings, and the weights in the model's order."""
         super().__init__(name=options.optimizer, jit_compile=False)
         self._learning_rate = self._build_learning_rate(options.lr)
         self._momentum, self._clip = options.mom, options.clip_gradient
@@ -189,19 +187,8 @@ OPTIMIZERS: Mapping[str, type[Optimizer]] = {
 
 
 def check(options: OptimizerOptions) -> None:
-    """Check the name.
-
-    Raises:
-        InputError: there is no such optimizer for TensorFlow.
-    """
-    if options.optimizer.lower() in OPTIMIZERS:
-        return
-    near = difflib.get_close_matches(options.optimizer.lower(), OPTIMIZERS, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise InputError(
-        f"--optimizer (optimizer.name): TensorFlow has no {options.optimizer!r} here; {hint}write "
-        f"one of {', '.join(OPTIMIZERS)}, or --framework MXNet (framework: MXNet)"
-    )
+    """Check the name."""
+    require_optimizer("TensorFlow", options.optimizer, OPTIMIZERS)
 
 
 def create(options: OptimizerOptions, weights: list[Named]) -> Optimizer:

@@ -38,17 +38,12 @@ class SavedModelPredictor:
         return self._classify(data=tf.transpose(images, (0, 2, 3, 1)))["probabilities"]
 
     def classify(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Return the probabilities."""
         found: npt.NDArray[np.float32] = self.probabilities(tf.constant(images)).numpy()
         return found
 
 
 def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> SavedModelPredictor:
-    """Load the folder that result.json names.
-
-    Raises:
-        InputError: it is missing or damaged, or takes images of another shape.
-    """
+    """Load the folder that result.json names."""
     path = folder / files.file_name("savedModel")
     if not path.is_dir():
         raise InputError(f"{path}: no such folder, though result.json names it")
@@ -68,11 +63,7 @@ def load(folder: Path, files: Fields, image_shape: tuple[int, int, int]) -> Save
 def load_exported(
     exported: Path, folder: Path, files: Fields, image_shape: tuple[int, int, int]
 ) -> SavedModelPredictor:
-    """Load the folder that result.json names, with the values of a file of safetensors.
-
-    Raises:
-        InputError: one is missing or damaged, or they do not fit together.
-    """
+    """Load the folder that result.json names, with the values of a file of safetensors."""
     # TensorFlow is used without it, too.
     from safetensors import SafetensorError
     from safetensors.numpy import load_file

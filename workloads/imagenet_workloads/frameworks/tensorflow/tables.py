@@ -12,8 +12,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from imagenet_spec import events
 from imagenet_workloads.errors import output_error
-from imagenet_workloads.telemetry import events
 
 TRAINING, EVALUATION = "training.log", "evaluation.log"
 TRAINING_HEAD = "  Step Epoch   Speed   Loss FinLoss      LR"
@@ -30,16 +30,11 @@ class Tables:
         workers: int,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Take the attempt's folder, and the factors of steps and speeds."""
         self._folder, self._batches, self._workers = folder, batches_per_epoch, workers
         self._clock = clock
 
     def write(self, event: events.Event, penalty: Callable[[], float]) -> None:
-        """Add a line for an event that a table shows.
-
-        Args:
-            event: of any kind.
-            penalty: returns the term that weight decay adds to the loss.
+        """Add a line for an event that a table shows, with what weight decay adds to the loss.
 
         Raises:
             StorageError: the line cannot be written.

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from imagenet_workloads.prepare.damaged_image import DamagedImageError
+from imagenet_workloads.prepare.stores.blob import DamagedImageError
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -41,12 +41,16 @@ class Packed(NamedTuple):
         height: in pixels.
         width: likewise.
         sample: Its pixels on a regular grid, height x width x RGB.
+        original: Height and width of the upright image before a resize.
+        thumbnail: Its points for the perceptual hash.
     """
 
     jpeg: bytes
     height: int
     width: int
     sample: Pixels
+    original: tuple[int, int]
+    thumbnail: Pixels
 
 
 class Jpeg(NamedTuple):

@@ -13,7 +13,8 @@ from imagenet_workloads.prepare.codecs.codec import (
     sample_step,
     target_size,
 )
-from imagenet_workloads.prepare.damaged_image import DamagedImageError
+from imagenet_workloads.prepare.codecs.perceptual_hash import thumbnail
+from imagenet_workloads.prepare.stores.blob import DamagedImageError
 
 # EXIF orientation → the operations that make the stored pixels upright (TIFF 6.0, tag 274).
 _UPRIGHT = {
@@ -40,7 +41,8 @@ class OpenCvCodec:
             height, width = width, height
         target = target_size(height, width, recipe.resize)
         factor = reduction(height, width, target)
-        return encode(turned(decode(image, factor), image.orientation), target, recipe.quality)
+        pixels = turned(decode(image, factor), image.orientation)
+        return encode(pixels, (height, width), target, recipe.quality)
 
 
 def decode(image: Jpeg, factor: int = 1) -> Pixels:
@@ -60,7 +62,11 @@ def decode(image: Jpeg, factor: int = 1) -> Pixels:
         )
     except ValueError as error:
         raise DamagedImageError(str(error)) from None
-    return _without_inks(pixels) if four_inks else pixels
+    if not four_inks:
+        return pixels
+    # In Adobe's inverted CMYK, 255 is no ink.
+    colours = pixels[:, :, :3].astype(np.uint16) * pixels[:, :, 3:]
+    return ((colours + 127) // 255).astype(np.uint8)
 
 
 def turned(pixels: Pixels, orientation: int) -> Pixels:
@@ -75,25 +81,23 @@ def turned(pixels: Pixels, orientation: int) -> Pixels:
     return pixels
 
 
-def encode(pixels: Pixels, target: tuple[int, int], quality: int) -> Packed:
-    """Resize RGB pixels to (height, width) and encode them."""
+def encode(
+    pixels: Pixels, original: tuple[int, int], target: tuple[int, int], quality: int
+) -> Packed:
+    """Resize RGB pixels of an image that had `original` height and width, and encode them."""
     if pixels.shape[:2] != target:
         resized = cv2.resize(pixels, (target[1], target[0]), interpolation=cv2.INTER_LINEAR)
         pixels = resized.astype(np.uint8, copy=False)
+    # Before the encoding, while the pixels are in the processor's caches.
+    points = thumbnail(pixels)
     # simplejpeg has only the fast transform below a quality of 96. With the accurate one, which
     # other encoders use, a picture that they write for prediction has the pixels of its record.
     parameters = [cv2.IMWRITE_JPEG_QUALITY, quality]
     jpeg = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), parameters)[1].tobytes()
-    return Packed(jpeg, *target, sample(pixels))
+    return Packed(jpeg, *target, sample(pixels), original, points)
 
 
 def sample(pixels: Pixels) -> Pixels:
     """Return the points of an image on a regular grid."""
     step = sample_step(pixels.shape[0], pixels.shape[1])
     return pixels[::step, ::step]
-
-
-def _without_inks(pixels: Pixels) -> Pixels:
-    """Return the RGB of Adobe's inverted CMYK, in which 255 is no ink."""
-    colours = pixels[:, :, :3].astype(np.uint16) * pixels[:, :, 3:]
-    return ((colours + 127) // 255).astype(np.uint8)

@@ -15,7 +15,6 @@ from typing import Any
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.annotations import LARGEST
 from imagenet_workloads.prepare.containers import samples
 from imagenet_workloads.prepare.containers.archive import (
     Archive,
@@ -30,7 +29,6 @@ from imagenet_workloads.prepare.containers.archive import (
 from imagenet_workloads.prepare.containers.folder import ANNOTATION_SUFFIX
 from imagenet_workloads.prepare.containers.tar import BLOCK, TarArchive
 from imagenet_workloads.prepare.containers.zip import ZipArchive
-from imagenet_workloads.prepare.damaged_image import DamagedImageError
 from imagenet_workloads.prepare.entry_names import (
     TABLES,
     TEST,
@@ -41,8 +39,8 @@ from imagenet_workloads.prepare.entry_names import (
     is_image,
     join,
 )
-from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.source import (
+    LARGEST_ANNOTATION,
     Annotations,
     Image,
     Journal,
@@ -53,10 +51,12 @@ from imagenet_workloads.prepare.source import (
     Source,
 )
 from imagenet_workloads.prepare.stores.blob import (
+    DamagedImageError,
     FileSet,
     LabelFile,
     changed,
     in_memory,
+    map_in_order,
     readable,
 )
 from imagenet_workloads.prepare.stores.compressed import require_uncompressed
@@ -77,7 +77,7 @@ KINDS_OF_SETS = {f"folder of {one.format}s": suffix for suffix, one in FORMATS.i
 _MOST_FILES = 100_000
 # The archive at the start of an image's name.
 _OF_ARCHIVE = re.compile(r"(.*?\.(?:tar|zip))/(.*)", re.DOTALL)
-_TOO_LARGE = bytes(LARGEST + 1)
+_TOO_LARGE = bytes(LARGEST_ANNOTATION + 1)
 
 
 class ArchiveListing(Listing):
@@ -581,7 +581,7 @@ class AnnotationsInArchive:
     def __init__(self, archive: Archive, folder: str) -> None:
         self.where = f"{archive.blob.where}: {folder}"
         reader = ZipArchive if isinstance(archive, ZipArchive) else TarArchive
-        self._archive: Archive = reader(HeaderWindow(archive.blob, small=2 * LARGEST))
+        self._archive: Archive = reader(HeaderWindow(archive.blob, small=2 * LARGEST_ANNOTATION))
         self._folder = folder
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
@@ -590,7 +590,7 @@ class AnnotationsInArchive:
             is_here = member.name.startswith(prefix(self._folder)) and member.kind is Kind.FILE
             if not is_here or not member.name.endswith(ANNOTATION_SUFFIX):
                 continue
-            content = _TOO_LARGE if member.size > LARGEST else b""
+            content = _TOO_LARGE if member.size > LARGEST_ANNOTATION else b""
             if not content:
                 # Without bytes it is no XML, so it counts as damaged.
                 with suppress(DamagedImageError):

@@ -3,14 +3,13 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from imagenet_workloads import files
 from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, Object
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.annotations import LARGEST
 from imagenet_workloads.prepare.entry_names import (
     TABLES,
     TEST,
@@ -21,8 +20,8 @@ from imagenet_workloads.prepare.entry_names import (
     join,
     splits,
 )
-from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.source import (
+    LARGEST_ANNOTATION,
     Annotations,
     Image,
     Listing,
@@ -30,7 +29,7 @@ from imagenet_workloads.prepare.source import (
     PlannedSource,
     Source,
 )
-from imagenet_workloads.prepare.stores.blob import LabelFile, changed, readable
+from imagenet_workloads.prepare.stores.blob import LabelFile, changed, map_in_order, readable
 from imagenet_workloads.prepare.stores.s3 import label_object
 from imagenet_workloads.prepare.stores.volume import (
     Links,
@@ -225,7 +224,7 @@ class AnnotationsInFolder:
                     require_inside(path, str(self._root))
                 try:
                     with os.fdopen(files.open_file(path), "rb") as file:
-                        content = file.read(LARGEST + 1)
+                        content = file.read(LARGEST_ANNOTATION + 1)
                 except OSError as error:
                     raise InputError(
                         f"{readable(path)}: cannot be read: {error.strerror}"
@@ -284,7 +283,9 @@ class S3Folder(Listing):
             wanted = [one for one in wanted if one not in tests]
         start, step = span[0], (span[1] - span[0]) / max(1, len(wanted))
         names = [folder.rpartition("/")[2] for folder in wanted]
-        if _are_above_classes(names):
+        # One alone, splits, or Kaggle's: folders that are listed each by itself.
+        is_kaggle = any(name in ("ILSVRC", "Data", "CLS-LOC") for name in names)
+        if len(names) == 1 or is_kaggle or len({*splits(names).values()} - {""}) > 1:
             for number, folder in enumerate(wanted):
                 place = start + number * step
                 yield from self._below(folder, notes, (place, place + step))
@@ -380,13 +381,7 @@ class _S3Annotations:
                 yield from (one.key for one in found if one.key.endswith(ANNOTATION_SUFFIX))
 
     def _read(self, key: str) -> tuple[str, bytes]:
-        return key, self._bucket.read(key, (0, LARGEST + 1))[1]
-
-
-def _are_above_classes(names: Sequence[str]) -> bool:
-    """Whether folders are listed each by itself: one alone, splits, or Kaggle's."""
-    is_kaggle = any(name in ("ILSVRC", "Data", "CLS-LOC") for name in names)
-    return len(names) == 1 or is_kaggle or len({*splits(names).values()} - {""}) > 1
+        return key, self._bucket.read(key, (0, LARGEST_ANNOTATION + 1))[1]
 
 
 def _number(one: Object) -> int:

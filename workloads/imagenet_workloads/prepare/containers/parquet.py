@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
-from imagenet_workloads.prepare.in_order import map_in_order
 from imagenet_workloads.prepare.source import Image, Location, Notes, Source, class_name_in
-from imagenet_workloads.prepare.stores.blob import Blob, FileSet, changed, readable
+from imagenet_workloads.prepare.stores.blob import Blob, FileSet, changed, map_in_order, readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,7 +169,12 @@ def open_parquet(blob: Blob) -> ParquetFile:
         rows = [metadata.row_group(number).num_rows for number in groups]
         if min(rows, default=0) < 0:
             raise _damaged(blob.where, f"a row group has {min(rows)} rows")
-        features = _features(schema)
+        # Hugging Face's descriptions of the columns.
+        text = (schema.metadata or {}).get(b"huggingface", b"{}")
+        features: dict[str, Any] = {}
+        with suppress(ValueError, KeyError, TypeError):
+            described = json.loads(text)["info"]["features"]
+            features = described if isinstance(described, dict) else {}
         label = _label_column(schema, features, blob.where)
         return ParquetFile(
             where=blob.where,
@@ -248,16 +252,6 @@ def _as_file(blob: Blob) -> Any:
     import pyarrow as pa
 
     return pa.PythonFile(_BlobFile(blob), mode="r")
-
-
-def _features(schema: "pa.Schema") -> dict[str, Any]:
-    """Hugging Face's descriptions of the columns; empty without any."""
-    text = (schema.metadata or {}).get(b"huggingface", b"{}")
-    try:
-        features = json.loads(text)["info"]["features"]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return features if isinstance(features, dict) else {}
 
 
 def _names(feature: Any) -> tuple[str, ...]:

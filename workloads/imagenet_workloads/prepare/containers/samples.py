@@ -87,7 +87,9 @@ def _samples(
             else:
                 pass_over(member, notes)
             continue
-        if (own := _stem(member.name)) != stem:
+        # A sample's name is the path up to the first dot of its last part.
+        folder, slash, base = member.name.rpartition("/")
+        if (own := folder + slash + base.partition(".")[0]) != stem:
             yield sample
             stem, sample, twin = own, _NOTHING, ""
         if holds_image(member):
@@ -161,9 +163,3 @@ def _rank(member: Member) -> int:
     suffix = member.name.rpartition(".")[2]
     is_label = member.kind is Kind.FILE and suffix in _SUFFIXES
     return _SUFFIXES.index(suffix) if is_label else len(_SUFFIXES)
-
-
-def _stem(name: str) -> str:
-    """A sample's name: the path up to the first dot of its last part."""
-    folder, slash, base = name.rpartition("/")
-    return folder + slash + base.partition(".")[0]

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from imagenet_workloads.errors import InputError, WorkloadError
 from imagenet_workloads.prepare.containers.archive import Kind, Member
-from imagenet_workloads.prepare.damaged_image import DamagedImageError
-from imagenet_workloads.prepare.stores.blob import Blob, Part, changed, readable
+from imagenet_workloads.prepare.stores.blob import Blob, DamagedImageError, Part, changed, readable
 
 LOCAL, ENTRY, END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
 _END64, _LOCATOR64 = b"PK\x06\x06", b"PK\x06\x07"
@@ -195,12 +194,22 @@ def _member(entry: bytes, shift: int, blob: Blob, position: int) -> Member:
     extra = entry[name_end : name_end + of_extra]
     raw = _text(entry[_ENTRY_HEADER.size : name_end], flags, extra)
     name = _path(raw, is_fat=system == _FAT)
+    kinds = {0o040000: Kind.FOLDER, 0o120000: Kind.LINK, 0o100000: Kind.FILE, 0: Kind.FILE}
+    mode = mode >> 16 if system == _UNIX else 0
+    kind = Kind.FOLDER if name.endswith("/") else kinds.get(mode & 0o170000, Kind.OTHER)
+    if kind is Kind.FILE and flags & _IS_ENCRYPTED:
+        kind = Kind.ENCRYPTED
+    elif kind is Kind.FILE and method not in (STORED, DEFLATED):
+        kind = Kind.UNKNOWN_COMPRESSION
+    moment = (
+        1980 + (date >> 9), date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2,
+    )  # fmt: skip
     return Member(
         name.rstrip("/"),
-        _kind(name, flags, method, mode >> 16 if system == _UNIX else 0),
+        kind,
         shift + offset,
         size,
-        _mtime(date, time),
+        timegm(moment) * _NANOSECONDS if 1 <= moment[1] <= 12 else 0,
     )
 
 
@@ -223,16 +232,6 @@ def _extra_fields(extra: bytes) -> Iterator[tuple[int, int, int]]:
         position += 4 + length
 
 
-def _kind(name: str, flags: int, method: int, mode: int) -> Kind:
-    kinds = {0o040000: Kind.FOLDER, 0o120000: Kind.LINK, 0o100000: Kind.FILE, 0: Kind.FILE}
-    kind = Kind.FOLDER if name.endswith("/") else kinds.get(mode & 0o170000, Kind.OTHER)
-    if kind is Kind.FILE and flags & _IS_ENCRYPTED:
-        return Kind.ENCRYPTED
-    if kind is Kind.FILE and method not in (STORED, DEFLATED):
-        return Kind.UNKNOWN_COMPRESSION
-    return kind
-
-
 def _text(name: bytes, flags: int, extra: bytes = b"") -> str:
     """A name: that of Info-ZIP's field, else UTF-8, or the code page 437 that is prescribed."""
     for kind, position, length in _extra_fields(extra):
@@ -253,15 +252,6 @@ def _path(name: str, is_fat: bool) -> str:
     while name.startswith("./"):
         name = name[2:].lstrip("/")
     return name
-
-
-def _mtime(date: int, time: int) -> int:
-    moment = (
-        1980 + (date >> 9), date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2,
-    )  # fmt: skip
-    if not 1 <= moment[1] <= 12:
-        return 0
-    return timegm(moment) * _NANOSECONDS
 
 
 def _directory(blob: Blob) -> _Directory:

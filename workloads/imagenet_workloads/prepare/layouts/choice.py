@@ -6,24 +6,25 @@ Also the lines that a refusal asks for: options of the program, and the same in 
 import json
 import re
 import shlex
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from imagenet_spec.program import kinds
+from imagenet_spec.program.option import flag
+from imagenet_spec.program.sources import LAYOUTS
 
-DEVKIT, KAGGLE, CIFAR, WEB_DATASET = "devkit", "kaggle", "cifar", "webDataset"
-PARQUET, LABELS, TREE, CLASS_FOLDERS = "parquet", "labels", "tree", "classFolders"
-LAYOUTS = (DEVKIT, KAGGLE, CIFAR, WEB_DATASET, PARQUET, LABELS, TREE, CLASS_FOLDERS)
+DEVKIT, KAGGLE, CIFAR, WEB_DATASET, PARQUET, LABELS, TREE, CLASS_FOLDERS = LAYOUTS
 
 # Where validation images come from: from the source if it has any, from another source, or drawn.
 OWN, OTHER, DRAWN = "own", "other", "drawn"
 # Of the names of images such as cat.1.jpg: what their class is called.
 _PATTERNS = (r"^(\D.*?)[ ._-]*\d+\.", r"^([^\W\d]+)")
 _MOST_NAMES = 2_000_000
+_OTHERS = ("validation_source", "http_validation", "s3_validation")
+"""The options that name another source with validation images."""
 
 
 @dataclass(frozen=True)
@@ -88,66 +89,12 @@ class Choice:
         return self != Choice(validates=self.validates)
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Adds the options of imagenet-index that choose a layout."""
-    group = parser.add_argument_group(
-        "layout of the source", "By default, each of these is found by the whole listing."
-    )
-    group.add_argument("--layout", choices=LAYOUTS, help="the layout, in place of judging it")
-    for split in ("train", "validation"):
-        group.add_argument(
-            f"--split-{split}",
-            type=kinds.text,
-            action="append",
-            metavar="GLOB",
-            help=f"the {split} images: a pattern of their paths in the source, such as "
-            f"'{split}/**'; may be repeated",
-        )
-        group.add_argument(
-            f"--split-{split}-list",
-            type=kinds.text,
-            action="append",
-            metavar="FILE",
-            help=f"the {split} images: a file in the source, each line the end of an image's path",
-        )
-    group.add_argument(
-        "--split-table",
-        type=kinds.text,
-        metavar="FILE",
-        help="both splits: a file in the source with lines of NUMBER and 1 (train) or 0",
-    )
-    group.add_argument(
-        "--split-ids", type=kinds.text, metavar="FILE", help="the lines of NUMBER PATH to it"
-    )
-    group.add_argument(
-        "--class-level",
-        type=kinds.positive,
-        metavar="N",
-        help="the level of the folders that are classes, below a split or the source (default: 1)",
-    )
-    group.add_argument(
-        "--labels-csv",
-        type=kinds.text,
-        metavar="FILE",
-        help="a table in the source with the class of each image, separated by , ; or tab",
-    )
-    group.add_argument(
-        "--labels-image-column", type=kinds.text, metavar="HEADING", help="its column of images"
-    )
-    group.add_argument(
-        "--labels-class-column", type=kinds.text, metavar="HEADING", help="its column of classes"
-    )
-    group.add_argument(
-        "--labels-pattern",
-        type=_pattern,
-        metavar="REGEX",
-        help=r"the class by the image's file name: the group of a pattern such as '^(cat|dog)\.'",
-    )
-
-
 def mistake(parsed: Namespace) -> str | None:
     """The mistake in the combination of these options; None without one."""
     choice = of(parsed)
+    other = next((name for name in _OTHERS if getattr(parsed, name) is not None), None)
+    if other is not None and parsed.validation_per_class is not None:
+        return f"give either --validation-per-class or {flag(other)}, not both"
     if choice.labels_table and choice.labels_pattern:
         return "give either --labels-csv or --labels-pattern, not both"
     if (choice.image_column or choice.label_column) and not choice.labels_table:
@@ -177,8 +124,7 @@ def of(parsed: Namespace, validates: str = "") -> Choice:
             tuple(given(f"split_{name}") or ()), tuple(given(f"split_{name}_list") or ())
         )
 
-    others = ("validation_source", "http_validation", "s3_validation")
-    if not validates and any(given(one) is not None for one in others):
+    if not validates and any(given(one) is not None for one in _OTHERS):
         validates = OTHER
     if not validates and given("validation_per_class") is not None:
         validates = DRAWN
@@ -195,17 +141,6 @@ def of(parsed: Namespace, validates: str = "") -> Choice:
         labels_pattern=given("labels_pattern") or "",
         validates=validates or OWN,
     )
-
-
-def _pattern(text: str) -> str:
-    """A regular expression with one group, or one called class."""
-    try:
-        found = re.compile(text)
-    except re.error as error:
-        raise ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
-    if not found.groups:
-        raise ArgumentTypeError(f"{text!r} has no group; put parentheses around the class")
-    return text
 
 
 VALIDATION_ALONE = Choice(validates=OTHER)

@@ -111,7 +111,15 @@ class Cifar(Source):
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         """Yields the images in the order of the files."""
-        classes = self._classes()
+        blob = self._files[self._version.names]
+        if self._version.head:
+            text = blob.read(0, blob.size).decode("utf-8", "replace")
+            found = [line.strip() for line in text.splitlines() if line.strip()]
+        else:
+            found = _pickled(blob).texts.get(self._version.names_key, [])
+        if len(found) != len(set(found)) or not found:
+            raise InputError(f"{blob.where}: names no classes, or one twice; download it again")
+        classes = [class_name_in(name, blob.where) for name in found]
         names = self._version.training if self.kind == KINDS[0] else self._version.test
         for place, name in enumerate(names):
             blob = self._files[name]
@@ -137,17 +145,6 @@ class Cifar(Source):
     def close(self) -> None:
         """Closes the files."""
         self._close()
-
-    def _classes(self) -> list[str]:
-        blob = self._files[self._version.names]
-        if self._version.head:
-            text = blob.read(0, blob.size).decode("utf-8", "replace")
-            names = [line.strip() for line in text.splitlines() if line.strip()]
-        else:
-            names = _pickled(blob).texts.get(self._version.names_key, [])
-        if len(names) != len(set(names)) or not names:
-            raise InputError(f"{blob.where}: names no classes, or one twice; download it again")
-        return [class_name_in(name, blob.where) for name in names]
 
 
 def may_be(names: Iterable[str]) -> bool:

@@ -372,7 +372,12 @@ class FoundTables:
             _candidate(path, file)
             for path in self._survey.tables
             if _may_count(path)
-            and not _is_of_class(path, class_roots)
+            # A table in a class folder is about its images alone.
+            and not any(
+                (folder := path.rpartition("/")[0]) != root
+                and folder.startswith(f"{root}/" if root else "")
+                for root in class_roots
+            )
             and not any(path.startswith(f"{other}/") for other in others)
             and (file := self._survey.file(path)) is not None
         ][:_MOST]
@@ -529,14 +534,6 @@ def _may_count(path: str) -> bool:
     return is_table and name not in devkit.LABEL_FILE_NAMES
 
 
-def _is_of_class(path: str, class_roots: Sequence[str]) -> bool:
-    """Whether a table lies in a class folder, and is about its images alone."""
-    folder = path.rpartition("/")[0]
-    return any(
-        folder != root and folder.startswith(f"{root}/" if root else "") for root in class_roots
-    )
-
-
 def _candidate(path: str, file: LabelFile, columns: Collection[str] = ()) -> _Candidate:
     layout = layout_of(file, path, columns)
     return _Candidate(path, file, layout, sample(file, layout))
@@ -546,20 +543,22 @@ def _equals_folders(values: Sequence[str], rows: Sequence[tuple[Sequence[str], s
     """Whether a column says what the folders say, perhaps by other names."""
     folders = [path.split("/")[:-1] for _, path in rows]
     if all(
-        any(_same(value, folder) for folder in above)
+        any(
+            value == folder
+            or (
+                (value + folder).isascii()
+                and value.isdigit()
+                and folder.isdigit()
+                and int(value) == int(folder)
+            )
+            for folder in above
+        )
         for value, above in zip(values, folders, strict=True)
     ):
         return True
     pairs = {(value, tuple(above)) for value, above in zip(values, folders, strict=True)}
     of_values, of_folders = {value for value, _ in pairs}, {above for _, above in pairs}
     return len(pairs) == len(of_values) == len(of_folders) > 1
-
-
-def _same(value: str, folder: str) -> bool:
-    if value == folder:
-        return True
-    is_number = value.isascii() and value.isdigit() and folder.isascii() and folder.isdigit()
-    return is_number and int(value) == int(folder)
 
 
 def _column(file: LabelFile, heading: Sequence[str], name: str, field: str) -> int:

@@ -380,7 +380,14 @@ class CachedFiles:
 
     def open_planned(self) -> RemoteFiles:
         """The files for pack, which knows their names and tags."""
-        return self._files((), lambda name: self._stored(name).open())
+
+        def open_stored(name: str) -> CachedFile:
+            # A compressed tar may be stored decompressed.
+            entries = (self._entry(form) for form in compressed.name_forms(name))
+            found = next((one for one in entries if one.record() is not None), self._entry(name))
+            return found.open()
+
+        return self._files((), open_stored)
 
     def to_fetch(
         self,
@@ -447,11 +454,6 @@ class CachedFiles:
             if one.list_entry.record() is not None
             for name in one._read_list().object("files").values
         }
-
-    def _stored(self, name: str) -> CacheEntry:
-        """The entry of a file, or of the compressed tar that was stored decompressed."""
-        entries = (self._entry(form) for form in compressed.name_forms(name))
-        return next((one for one in entries if one.record() is not None), self._entry(name))
 
     def _entry(self, name: str) -> CacheEntry:
         where = f"{self.list_entry.where.rstrip('/')}/{name}"

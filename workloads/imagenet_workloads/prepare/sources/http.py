@@ -5,13 +5,12 @@ file may have validation images, whose label file is a third.
 """
 
 import re
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from imagenet_spec.program import kinds
+from imagenet_spec.program import sources as options
 from imagenet_workloads.clients.credentials import Credentials
 from imagenet_workloads.clients.http import AT_ONCE, Address, HttpClient, Login
 from imagenet_workloads.errors import InputError
@@ -24,11 +23,7 @@ from imagenet_workloads.prepare.sources.cache import (
     cache_entry,
     cached_labels,
 )
-from imagenet_workloads.prepare.sources.kind import (
-    RemoteKind,
-    add_max_requests,
-    add_words_and_boxes,
-)
+from imagenet_workloads.prepare.sources.kind import RemoteKind
 from imagenet_workloads.prepare.sources.opening import (
     KINDS,
     KINDS_OF_SEVERAL,
@@ -53,15 +48,6 @@ from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles
 USERNAME, PASSWORD = "username", "password"
 
 _VALIDATION = "--http-validation"
-_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
-_PAIRS = {
-    "--http-size": ("BYTES", "the file's size"),
-    "--http-checksum": (
-        "CHECKSUM",
-        "sha256:DIGITS or md5:DIGITS of a label file or a fetched file",
-    ),
-    "--http-query-key": ("KEY", "the key of the Secret with the query of the file's URL"),
-}
 MOST_NAMES = 100_000
 _RANGE = re.compile(r"([^{}]*)\{(\d{1,9})\.\.(\d{1,9})\}([^{}]*)")
 
@@ -70,81 +56,40 @@ class HttpKind(RemoteKind):
     """Files under URLs; the layouts are those of archives on a volume."""
 
     name = "http"
-    options = "--http-file"
+    options = "--http-files"
     planned_as = (*KINDS, *KINDS_OF_SEVERAL)
 
-    def add_index_options(self, parser: ArgumentParser) -> None:
-        """Adds --http-file and what describes the files."""
-        group = parser.add_argument_group(
-            "images on a server", "The login is in $IMAGENET_CREDENTIALS/username and /password."
-        )
-        self.add_reading_options(group.add_argument)
-        add_max_requests(group.add_argument, "http")
-        group.add_argument(
-            "--http-labels",
-            type=kinds.text,
-            metavar="NAME",
-            help="the file with the labels of --http-validation (default: its folders are classes)",
-        )
-        add_words_and_boxes(group.add_argument, "http", "NAME")
-
-    def add_reading_options(self, add_argument: Any) -> None:
-        """Adds the options by which both programs open the images."""
-        pair: Mapping[str, Any] = {"nargs": 2, "action": "append", "type": kinds.text}
-        add_argument(
-            "--http-file",
-            metavar=("NAME", "URL"),
-            help="a file, and the name by which other options refer to it; may be repeated",
-            **pair,
-        )
-        for option, (value, help) in _PAIRS.items():
-            add_argument(option, metavar=("NAME", value), help=help, **pair)
-        add_argument(
-            "--http-archive",
-            type=kinds.text,
-            metavar="NAME",
-            help="the file with the classes: a tar or zip of class archives, or of class folders "
-            "(default: the first file)",
-        )
-        _add_folder_options(add_argument)
-        add_argument(
-            "--http-path-in-archive",
-            type=kinds.text,
-            metavar="PATH",
-            help="the folder or archive in --http-archive that holds the classes",
-        )
-        add_argument(
-            "--http-validation",
-            type=kinds.text,
-            metavar="NAME",
-            help="the file with the validation images: flat, as ILSVRC2012_img_val.tar, or an "
-            "archive of class folders",
-        )
-
     def is_given(self, parsed: Namespace) -> bool:
-        """Whether --http-file or --http-folder is given."""
-        return (parsed.http_file or parsed.http_folder) is not None
+        """Whether --http-files or --http-folder is given."""
+        return bool(parsed.http_files or parsed.http_folder)
 
     def mistake(self, parsed: Namespace) -> str | None:
         """Names must be of files, and validation images need labels and exclude a drawn split."""
-        names = {name for name, _ in parsed.http_file or ()}
-        named = [*(getattr(parsed, _field(option)) or () for option in _PAIRS)]
+        names = {file.name for file in parsed.http_files}
         chosen = (
             *(parsed.http_archive, parsed.http_validation),
             *(parsed.http_labels, parsed.http_class_words),
-            *(parsed.http_bounding_boxes or ()),
+            *parsed.http_bounding_boxes,
         )
-        for name in (*(pair[0] for pairs in named for pair in pairs), *filter(None, chosen)):
+        for name in filter(None, chosen):
             if name not in names:
-                return f"{name} is no name of an --http-file"
-        if len(names) < len(parsed.http_file or ()):
-            return "each --http-file needs another name"
-        if mistake := _mistake_of_values(parsed) or _mistake_of_folder(parsed):
-            return mistake
+                return f"{name} is no name in --http-files"
+        if len(names) < len(parsed.http_files):
+            return "each of --http-files needs another name"
+        if (parsed.http_folder is None) != (not parsed.http_name):
+            return "--http-folder and --http-name go together"
+        if parsed.http_folder is not None:
+            if parsed.http_archive is not None or parsed.http_path_in_archive is not None:
+                return "--http-archive and --http-path-in-archive do not go with --http-folder"
+            below = expanded_names(parsed.http_name)
+            if below is None:
+                return (
+                    "--http-name: write different names, such as x-{000..127}.tar, 100,000 at most"
+                )
+            if not names.isdisjoint(below):
+                return "each of --http-files needs another name than those in --http-folder"
         if parsed.http_validation is None and parsed.http_labels is not None:
             return "--http-labels goes with --http-validation"
-        if parsed.http_validation is not None and parsed.validation_per_class is not None:
-            return "give either --validation-per-class or --http-validation, not both"
         return None
 
     def open(self, parsed: Namespace) -> Source:
@@ -164,7 +109,7 @@ class HttpKind(RemoteKind):
         files = _files(parsed)
         labels = None
         if parsed.http_labels is not None:
-            archives = {*_archives(parsed), *(parsed.http_bounding_boxes or ())}
+            archives = {*_archives(parsed), *parsed.http_bounding_boxes}
             labels = files.labels(parsed.http_labels, archives)
         blob = files.blob(parsed.http_validation)
         source = open_remote_validation(blob, labels is not None, _VALIDATION)
@@ -177,8 +122,11 @@ class HttpKind(RemoteKind):
 
     def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
         """The files with annotations."""
-        names = parsed.http_bounding_boxes or ()
-        return [partial(_open_blob, parsed, name) for name in names]
+
+        def opener(name: str) -> Callable[[], Blob]:
+            return lambda: _files(parsed).blob(name)
+
+        return [*map(opener, parsed.http_bounding_boxes)]
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens an archive of the plan, which must not have changed."""
@@ -201,10 +149,6 @@ def _archives(parsed: Namespace) -> set[str | None]:
     return {_archive(parsed), parsed.http_validation, *_names(parsed)}
 
 
-def _open_blob(parsed: Namespace, name: str) -> Blob:
-    return _files(parsed).blob(name)
-
-
 def _folder(parsed: Namespace) -> RemoteFiles:
     """The archives of --http-folder."""
     at_once = AT_ONCE if parsed.cache is None else 1
@@ -214,13 +158,15 @@ def _folder(parsed: Namespace) -> RemoteFiles:
 
 def _names(parsed: Namespace) -> Sequence[str]:
     """The names of the archives of --http-folder."""
-    return expanded_names(parsed.http_name or ()) or ()
+    return expanded_names(parsed.http_name) or ()
 
 
-def _addresses(parsed: Namespace) -> list[tuple[str, str]]:
-    """Name and URL of each file."""
-    below = [(name, parsed.http_folder + name) for name in _names(parsed)]
-    return [*(parsed.http_file or ()), *below]
+def _all_files(parsed: Namespace) -> list[options.ServedFile]:
+    """The files, and those of the folder."""
+    below = (
+        options.ServedFile(name=name, url=parsed.http_folder + name) for name in _names(parsed)
+    )
+    return [*parsed.http_files, *below]
 
 
 def _files(parsed: Namespace) -> "_Files | _CachedFiles":
@@ -232,19 +178,22 @@ class _Files:
 
     def __init__(self, parsed: Namespace) -> None:
         credentials = Credentials()
-        queries = {name: credentials.read(key) for name, key in parsed.http_query_key or ()}
-        sizes = {name: int(size) for name, size in parsed.http_size or ()}
-        checksums = dict(parsed.http_checksum or ())
+        given = _all_files(parsed)
+        queries = {one.name: credentials.read(one.query_key) for one in given if one.query_key}
         self._files = {
-            name: ServedFile(
-                name,
-                Address(url, queries.get(name, "").lstrip("?")),
-                sizes.get(name),
-                checksums.get(name),
+            one.name: ServedFile(
+                one.name,
+                Address(one.url, queries.get(one.name, "").lstrip("?")),
+                one.size_bytes,
+                one.checksum,
             )
-            for name, url in _addresses(parsed)
+            for one in given
         }
-        self._client = HttpClient(_login(credentials, bool(queries)))
+        keys = (USERNAME, PASSWORD)
+        # A Secret with the queries of signed URLs needs no login.
+        is_given = credentials.are_given and (not queries or any(map(credentials.has, keys)))
+        login = Login(*(credentials.read(key) for key in keys)) if is_given else None
+        self._client = HttpClient(login)
 
     def blob(self, name: str) -> HttpBlob:
         """A file to read by ranges; its `close` ends the connections of all."""
@@ -282,8 +231,9 @@ class _CachedFiles:
     """The files of the options, in a cache; their login is not needed."""
 
     def __init__(self, parsed: Namespace) -> None:
-        addresses = _addresses(parsed)
-        self._entries = {name: cache_entry(parsed.cache, name, url) for name, url in addresses}
+        self._entries = {
+            one.name: cache_entry(parsed.cache, one.name, one.url) for one in _all_files(parsed)
+        }
 
     def blob(self, name: str) -> RemoteBlob:
         """The content of a file."""
@@ -302,65 +252,12 @@ class _CachedFiles:
         return cached_labels(self._entries[name], lambda _: None)
 
 
-def _login(credentials: Credentials, has_queries: bool) -> Login | None:
-    """The login; a Secret with the queries of signed URLs needs none."""
-    keys = (USERNAME, PASSWORD)
-    if not credentials.are_given or (has_queries and not any(map(credentials.has, keys))):
-        return None
-    return Login(*(credentials.read(key) for key in keys))
-
-
-def _mistake_of_values(parsed: Namespace) -> str | None:
-    for _, size in parsed.http_size or ():
-        if not (size.isascii() and size.isdigit()):
-            return f"--http-size: {size!r} is no number of bytes"
-    for _, checksum in parsed.http_checksum or ():
-        if not _CHECKSUM.fullmatch(checksum):
-            return f"--http-checksum: {checksum!r} is neither sha256:DIGITS nor md5:DIGITS"
-    return None
-
-
-def _mistake_of_folder(parsed: Namespace) -> str | None:
-    if (parsed.http_folder is None) != (parsed.http_name is None):
-        return "--http-folder and --http-name go together"
-    if parsed.http_folder is None:
-        return None
-    if parsed.http_archive is not None or parsed.http_path_in_archive is not None:
-        return "--http-archive and --http-path-in-archive do not go with --http-folder"
-    names = expanded_names(parsed.http_name)
-    if names is None:
-        return "--http-name: write different names, such as x-{000..127}.tar, 100,000 at most"
-    if not {name for name, _ in parsed.http_file or ()}.isdisjoint(names):
-        return "each --http-file needs another name than those in --http-folder"
-    return None
-
-
 def _archive(parsed: Namespace) -> str | None:
     """The file with the classes; None if they are in a folder."""
     if parsed.http_folder is not None:
         return None
-    name: str = parsed.http_archive or parsed.http_file[0][0]
+    name: str = parsed.http_archive or parsed.http_files[0].name
     return name
-
-
-def _field(option: str) -> str:
-    return option.removeprefix("--").replace("-", "_")
-
-
-def _add_folder_options(add_argument: Any) -> None:
-    add_argument(
-        "--http-folder",
-        type=kinds.text,
-        metavar="URL",
-        help="a folder with one archive for each class, or with shards of WebDataset; ends with /",
-    )
-    add_argument(
-        "--http-name",
-        type=kinds.text,
-        action="append",
-        metavar="NAME",
-        help="an archive in --http-folder, or many, as train-{000..127}.tar; may be repeated",
-    )
 
 
 def expanded_names(names: Iterable[str]) -> list[str] | None:

@@ -4,11 +4,9 @@ Index turns the revision into a commit, which the plan holds: pack reads the sam
 the branch has by then. With a cache, fetch does so, and index reads the commit there.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from imagenet_spec.program import kinds
 from imagenet_workloads.clients import hugging_face
 from imagenet_workloads.clients.http import AT_ONCE, HttpClient, Token
 from imagenet_workloads.clients.hugging_face import Repository
@@ -19,7 +17,7 @@ from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.layouts.splits import open_parquet_files, parquet_names_to_read
 from imagenet_workloads.prepare.source import Source
 from imagenet_workloads.prepare.sources.cache import CachedFiles, FileToFetch, cache_entry
-from imagenet_workloads.prepare.sources.kind import RemoteKind, add_max_requests
+from imagenet_workloads.prepare.sources.kind import RemoteKind
 from imagenet_workloads.prepare.sources.opening import (
     KINDS,
     open_remote,
@@ -40,28 +38,6 @@ class HuggingFaceKind(RemoteKind):
     name = "huggingFace"
     options = "--hf-dataset"
     planned_as = (parquet.KIND, samples.KIND, *KINDS)
-
-    def add_index_options(self, parser: ArgumentParser) -> None:
-        """Adds --hf-dataset and what describes its files."""
-        group = parser.add_argument_group(
-            "a dataset of Hugging Face", "The token is in $IMAGENET_CREDENTIALS/HF_TOKEN."
-        )
-        self.add_reading_options(group.add_argument)
-        add_max_requests(group.add_argument, "hf")
-
-    def add_reading_options(self, add_argument: Any) -> None:
-        """Adds the options by which both programs open the images."""
-        for option, value, help in (
-            ("--hf-dataset", "NAME", "the dataset, as ILSVRC/imagenet-1k"),
-            (
-                "--hf-endpoint",
-                "URL",
-                "the server (default: $HF_ENDPOINT, or https://huggingface.co)",
-            ),
-            ("--hf-revision", "NAME", "a branch, tag or commit (default: the default branch)"),
-            ("--hf-path", "PATH", "a file or folder of the dataset (default: all of it)"),
-        ):
-            add_argument(option, type=kinds.text, metavar=value, help=help)
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --hf-dataset is given."""
@@ -134,8 +110,20 @@ def _find(
         login,
         with_checksums=with_checksums,
     )
-    names = _below(checksums, parsed.hf_path, repository)
-    return repository, {name: checksums[name] for name in names}, login
+    path = parsed.hf_path
+    if path is None:
+        return repository, checksums, login
+    chosen = {
+        name: checksum
+        for name, checksum in checksums.items()
+        if name == path or name.startswith(f"{path.rstrip('/')}/")
+    }
+    if not chosen:
+        raise InputError(
+            f"{repository.dataset}: has no file at or below {path}, at the commit "
+            f"{repository.commit}; check path"
+        )
+    return repository, chosen, login
 
 
 def _served(repository: Repository, name: str) -> ServedFile:
@@ -148,19 +136,6 @@ def _cached(parsed: Namespace) -> CachedFiles:
     where = f"hf://datasets/{dataset}" + ("" if revision is None else f"@{revision}")
     part = f"{parsed.hf_endpoint or ''} {parsed.hf_path or ''}"
     return CachedFiles(cache_entry(parsed.cache, dataset.rpartition("/")[2], where, part))
-
-
-def _below(names: Iterable[str], path: str | None, repository: Repository) -> Sequence[str]:
-    """The files at or below a path."""
-    if path is None:
-        return tuple(names)
-    chosen = [name for name in names if name == path or name.startswith(f"{path.rstrip('/')}/")]
-    if not chosen:
-        raise InputError(
-            f"{repository.dataset}: has no file at or below {path}, at the commit "
-            f"{repository.commit}; check path"
-        )
-    return chosen
 
 
 def _archive(names: Iterable[str], dataset: str) -> str:

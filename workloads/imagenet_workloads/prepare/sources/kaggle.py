@@ -4,13 +4,11 @@ In place, index asks for the newest version of a dataset and notes it in the pla
 same one. The links to the files expire, so the addresses in plans and caches are those of the API.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from imagenet_spec.program import kinds
 from imagenet_workloads.clients import kaggle
 from imagenet_workloads.clients.http import HttpClient
 from imagenet_workloads.clients.kaggle import Download
@@ -19,7 +17,7 @@ from imagenet_workloads.prepare.containers import parquet, samples
 from imagenet_workloads.prepare.layouts import choice as choices
 from imagenet_workloads.prepare.source import Source
 from imagenet_workloads.prepare.sources.cache import CacheEntry, FileToFetch, cache_entry
-from imagenet_workloads.prepare.sources.kind import RemoteKind, add_max_requests
+from imagenet_workloads.prepare.sources.kind import RemoteKind
 from imagenet_workloads.prepare.sources.opening import (
     KINDS,
     open_remote,
@@ -38,41 +36,6 @@ class KaggleKind(RemoteKind):
     name = "kaggle"
     options = "--kaggle-competition or --kaggle-dataset"
     planned_as = (*KINDS, parquet.KIND, samples.KIND)
-
-    def add_index_options(self, parser: ArgumentParser) -> None:
-        """Adds --kaggle-competition, --kaggle-dataset and what describes their files."""
-        group = parser.add_argument_group(
-            "a competition or dataset of Kaggle",
-            f"The key is in $IMAGENET_CREDENTIALS/{kaggle.TOKEN}, or in /{kaggle.USERNAME} and "
-            f"/{kaggle.KEY}.",
-        )
-        self.add_reading_options(group.add_argument)
-        add_max_requests(group.add_argument, "kaggle")
-
-    def add_reading_options(self, add_argument: Any) -> None:
-        """Adds the options by which both programs open the images."""
-        for option, value, help in (
-            ("--kaggle-competition", "NAME", "the competition, as in the address of its page"),
-            ("--kaggle-dataset", "OWNER/NAME", "the dataset, as in the address of its page"),
-            (
-                "--kaggle-file",
-                "PATH",
-                "one file: an archive or a Parquet file (default: a zip of all)",
-            ),
-            (
-                "--kaggle-path-in-archive",
-                "PATH",
-                "the folder or archive in it that holds the classes",
-            ),
-            ("--kaggle-endpoint", "URL", "the server (default: https://www.kaggle.com)"),
-        ):
-            add_argument(option, type=kinds.text, metavar=value, help=help)
-        add_argument(
-            "--kaggle-version",
-            type=kinds.positive,
-            metavar="N",
-            help="the version of the dataset (default: the newest)",
-        )
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --kaggle-competition or --kaggle-dataset is given."""

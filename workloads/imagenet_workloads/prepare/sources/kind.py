@@ -1,11 +1,10 @@
-"""The interface of kinds of sources: their options, and how they open a source."""
+"""The interface of kinds of sources: how they open a source by its options."""
 
 from abc import ABC, abstractmethod
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from imagenet_spec.program import kinds
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.source import Source, Validation
 from imagenet_workloads.prepare.sources.cache import FileToFetch
@@ -13,7 +12,7 @@ from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
 
 
 class SourceKind(ABC):
-    """A kind of source: its options, and how it is opened. `kinds.KINDS` lists them.
+    """How a kind of source is opened by its options. `kinds.KINDS` lists the kinds.
 
     Parsers import the modules of all kinds, so a module imports OpenCV only in functions.
 
@@ -26,13 +25,6 @@ class SourceKind(ABC):
     name: ClassVar[str]
     options: ClassVar[str]
     planned_as: ClassVar[tuple[str, ...]]
-
-    @abstractmethod
-    def add_index_options(self, parser: ArgumentParser) -> None:
-        """Adds the options by which imagenet-index opens a source."""
-
-    def add_pack_options(self, parser: ArgumentParser) -> None:  # noqa: B027
-        """Adds the options by which imagenet-pack opens it again, if it needs any."""
 
     @abstractmethod
     def is_given(self, parsed: Namespace) -> bool:
@@ -85,21 +77,9 @@ class SourceKind(ABC):
 class RemoteKind(SourceKind):
     """Files of a server or a bucket. With `--cache`, index and pack read them from the cache."""
 
-    @abstractmethod
-    def add_reading_options(self, add_argument: Any) -> None:
-        """Adds the options by which both programs open the images, to a parser or a group."""
-
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds the options that open the images."""
-        self.add_reading_options(parser.add_argument)
-
     def is_given_again(self, parsed: Namespace) -> bool:
         """Whether imagenet-pack has the options that name the files."""
         return self.is_given(parsed)
-
-    def add_fetch_options(self, parser: ArgumentParser) -> None:
-        """Adds the options that name the files: those of imagenet-index."""
-        self.add_index_options(parser)
 
     @abstractmethod
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
@@ -109,36 +89,3 @@ class RemoteKind(SourceKind):
             InputError: the Secret lacks a key.
             WorkloadError: the server cannot be reached.
         """
-
-
-def add_max_requests(add_argument: Any, prefix: str) -> None:
-    """Adds the limit on the requests of index and pack, as --PREFIX-max-requests."""
-    add_argument(
-        f"--{prefix}-max-requests",
-        type=kinds.positive,
-        metavar="N",
-        help="fail if listing the images and reading them take more requests (default: 4000000)",
-    )
-
-
-def add_words_and_boxes(add_argument: Any, prefix: str, metavar: str) -> None:
-    """Adds --PREFIX-class-words and --PREFIX-bounding-boxes, files beside the images.
-
-    Args:
-        add_argument: of a parser or a group.
-        prefix: of the kind's options.
-        metavar: what names a file there.
-    """
-    add_argument(
-        f"--{prefix}-class-words",
-        type=kinds.text,
-        metavar=metavar,
-        help="the file with words for the classes, as --class-words",
-    )
-    add_argument(
-        f"--{prefix}-bounding-boxes",
-        type=kinds.text,
-        action="append",
-        metavar=metavar,
-        help="an archive of annotations, as --bounding-boxes; may be repeated",
-    )

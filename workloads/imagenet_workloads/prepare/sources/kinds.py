@@ -4,12 +4,11 @@ No kind extracts an archive: a scan yields the location of each image, and `pack
 new kind adds a module and one line to `KINDS`.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from imagenet_spec.program import kinds
-from imagenet_workloads.clients.traffic import TRAFFIC
+from imagenet_workloads.clients import TRAFFIC
 from imagenet_workloads.errors import of_field
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.layouts import choice as choices
@@ -36,32 +35,6 @@ KINDS: tuple[SourceKind, ...] = (
 )
 
 REMOTE_KINDS = tuple(kind for kind in KINDS if isinstance(kind, RemoteKind))
-
-
-def add_index_options(parser: ArgumentParser) -> None:
-    """Adds the options by which imagenet-index opens a source of any kind."""
-    for kind in KINDS:
-        kind.add_index_options(parser)
-    _add_cache_option(parser, required=False)
-    _add_annotations_option(parser)
-    choices.add_options(parser)
-
-
-def add_pack_options(parser: ArgumentParser) -> None:
-    """Adds the options by which imagenet-pack opens a planned source again."""
-    for kind in KINDS:
-        kind.add_pack_options(parser)
-    _add_cache_option(parser, required=False)
-
-
-def add_fetch_options(parser: ArgumentParser) -> None:
-    """Adds the options by which imagenet-fetch stores the files of a source."""
-    for kind in REMOTE_KINDS:
-        kind.add_fetch_options(parser)
-    _add_cache_option(parser, required=True)
-    _add_annotations_option(parser)
-    # Only index draws validation images.
-    parser.set_defaults(validation_per_class=None)
 
 
 def mistake(parsed: Namespace) -> str | None:
@@ -163,25 +136,6 @@ def open_planned(planned: Fields, parsed: Namespace) -> Source:
 def report_traffic(report: Callable[[int, int], None]) -> None:
     """Has a function called with the requests and bytes of remote sources from now on."""
     TRAFFIC.report_to(report)
-
-
-def _add_cache_option(parser: ArgumentParser, *, required: bool) -> None:
-    parser.add_argument(
-        "--cache",
-        type=kinds.path,
-        required=required,
-        metavar="FOLDER",
-        help="the volume where imagenet-fetch stores the files of a server or a bucket",
-    )
-
-
-def _add_annotations_option(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--read-annotations",
-        action="store_true",
-        help="read the bounding boxes beside the images, if the source is a tree as Kaggle's: "
-        "Annotations/CLS-LOC beside Data/CLS-LOC",
-    )
 
 
 def _given(parsed: Namespace) -> list[SourceKind]:

@@ -4,30 +4,35 @@ Classes, words, boxes, the validation images and the order of the records stay. 
 from end to end, and the new dataset depends only on the key of the old one and on the options.
 """
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+import hashlib
+import json
+from argparse import Namespace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagenet_spec.program import kinds
+from imagenet_workloads import files
 from imagenet_workloads.dataset import (
     RECORD_IO,
+    BoundingBoxes,
     Dataset,
+    damaged,
     packed_before_document,
     read_dataset,
     require_whole,
 )
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.prepare.bounding_boxes import AnnotatedImage
+from imagenet_workloads.prepare.plan import TRAIN, VALIDATION, PlannedImage
 from imagenet_workloads.prepare.source import Image, Notes, Source, Validation
 from imagenet_workloads.prepare.sources.kind import SourceKind
 from imagenet_workloads.prepare.stores.blob import changed
+from imagenet_workloads.records.format import Box
 
 if TYPE_CHECKING:
     from imagenet_workloads.records.split import Records
-
-TRAIN, VALIDATION = "train", "validation"
 
 # A feature of each Example with boxes, and of no other.
 _BOXES = b"image/object/bbox/xmin"
@@ -115,23 +120,6 @@ class PreparedKind(SourceKind):
     options = "--prepared"
     planned_as = (SealedSplit.kind,)
 
-    def add_index_options(self, parser: ArgumentParser) -> None:
-        """Adds --prepared."""
-        group = parser.add_argument_group("a sealed dataset")
-        group.add_argument(
-            "--prepared",
-            type=kinds.path,
-            metavar="FOLDER",
-            help="the folder of a dataset.json, to make a dataset of smaller images or of another "
-            "format: classes, order and validation images stay",
-        )
-
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds --prepared."""
-        parser.add_argument(
-            "--prepared", type=kinds.path, metavar="FOLDER", help="as given to imagenet-index"
-        )
-
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --prepared is given."""
         return parsed.prepared is not None
@@ -183,3 +171,68 @@ class PreparedKind(SourceKind):
         if dataset.key != key:
             raise changed(str(parsed.prepared), f"is the dataset {dataset.key}, not {key}")
         return SealedSplit(parsed.prepared, dataset, planned.text("split"))
+
+
+_BoxesOfImage = tuple[Box, ...]
+
+
+class KeptBoxes:
+    """The boxes of both splits, by the number of the record."""
+
+    def __init__(self, folder: Path, boxes: BoundingBoxes, splits: Sequence[SealedSplit]) -> None:
+        """Read the file of boxes.
+
+        Args:
+            folder: The folder of dataset.json.
+            boxes: What dataset.json says of it.
+            splits: The splits that have images.
+
+        Raises:
+            InputError: The file cannot be read, or is not as dataset.json says.
+        """
+        self._counts = dict(boxes.counts)
+        self._sha256 = boxes.sha256
+        found = _read_boxes(folder / boxes.file, boxes.sha256)
+        self._of: dict[str, dict[int, _BoxesOfImage]] = {TRAIN: {}, VALIDATION: {}}
+        for split in splits:
+            by_key = found[split.plan_fields["split"]]
+            numbers = split.with_boxes(list(by_key))
+            self._of[split.plan_fields["split"]] = dict(zip(numbers, by_key.values(), strict=True))
+
+    def fingerprint(self) -> str:
+        """Return the hex SHA-256 of the file of boxes."""
+        return self._sha256
+
+    def count(self, images: Iterable[AnnotatedImage], classes: Collection[str]) -> dict[str, int]:
+        """Return the counts of the sealed dataset, whose images all stay."""
+        del images, classes
+        return dict(self._counts)
+
+    def added(
+        self, images: Iterable[PlannedImage], classes: Sequence[str], is_validation: bool
+    ) -> Iterator[PlannedImage]:
+        """Yield the images of a split with their boxes."""
+        del classes
+        found = self._of[VALIDATION if is_validation else TRAIN]
+        for image in images:
+            yield image._replace(boxes=found.get(image.offset, ()))
+
+
+def _read_boxes(path: Path, sha256: str) -> Mapping[str, dict[int, _BoxesOfImage]]:
+    """Return the boxes by split and key.
+
+    Raises:
+        InputError: The file cannot be read, or has other bytes.
+    """
+    try:
+        content = files.read_bytes(path)
+    except OSError as error:
+        raise damaged(path, f"cannot be read: {error.strerror}") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise damaged(path, "has another checksum than in dataset.json")
+    found: dict[str, dict[int, _BoxesOfImage]] = {TRAIN: {}, VALIDATION: {}}
+    for number, line in enumerate(content.splitlines(), start=1):
+        image = Fields.of(json.loads(line), f"{path}, line {number}")
+        boxes = tuple(Box(*edges) for edges in image.fractions("boxes"))
+        found[image.text("split")][image.integer("key")] = boxes
+    return found

@@ -1,11 +1,9 @@
 """The kind `s3`: archives in a bucket, in place or from a cache, or images below a prefix."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
-from imagenet_spec.program import kinds
 from imagenet_workloads.clients.s3 import AT_ONCE, Bucket, address_of, open_bucket
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -28,11 +26,7 @@ from imagenet_workloads.prepare.sources.cache import (
     cache_entry,
     cached_labels,
 )
-from imagenet_workloads.prepare.sources.kind import (
-    RemoteKind,
-    add_max_requests,
-    add_words_and_boxes,
-)
+from imagenet_workloads.prepare.sources.kind import RemoteKind
 from imagenet_workloads.prepare.sources.opening import (
     KINDS,
     KINDS_OF_SEVERAL,
@@ -59,93 +53,61 @@ class S3Kind(RemoteKind):
     options = "--s3-bucket"
     planned_as = (S3Folder.kind, S3FlatFolder.kind, *KINDS_OF_SEVERAL, *KINDS)
 
-    def add_index_options(self, parser: ArgumentParser) -> None:
-        """Adds --s3-bucket and what describes its objects."""
-        group = parser.add_argument_group(
-            "images in a bucket", "The keys are in $IMAGENET_CREDENTIALS/AWS_ACCESS_KEY_ID, …"
-        )
-        self.add_reading_options(group.add_argument)
-        add_max_requests(group.add_argument, "s3")
-        group.add_argument(
-            "--s3-labels", type=kinds.text, metavar="KEY", help="the labels of --s3-validation"
-        )
-        add_words_and_boxes(group.add_argument, "s3", "KEY")
-        group.add_argument(
-            "--s3-checksum",
-            type=kinds.checksum,
-            metavar="CHECKSUM",
-            help="sha256:DIGITS or md5:DIGITS of --s3-key, which imagenet-fetch compares",
-        )
-
-    def add_reading_options(self, add_argument: Any) -> None:
-        """Adds the options by which both programs open the images."""
-        for option, value, help in (
-            ("--s3-bucket", "NAME", "the bucket of the images"),
-            ("--s3-endpoint", "URL", "the S3 API (default: that of AWS)"),
-            ("--s3-region", "NAME", "the bucket's region (default: us-east-1)"),
-            ("--s3-key", "KEY", "a tar or zip of class archives, or of class folders"),
-            (
-                "--s3-prefix",
-                "PREFIX",
-                "the prefix of class folders, or of a tree with both splits, if each image is an "
-                "object; or of archives",
-            ),
-            ("--s3-path-in-archive", "PATH", "the folder or archive in --s3-key with the classes"),
-            (_VALIDATION, "KEY", "a tar or zip of validation images, or their prefix"),
-        ):
-            add_argument(option, type=kinds.text, metavar=value, help=help)
-        add_argument(
-            "--s3-keys",
-            type=kinds.text,
-            action="append",
-            metavar="KEY",
-            help="one of several archives: of a class each, or shards of WebDataset; may be "
-            "repeated",
-        )
-
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --s3-bucket is given."""
         return parsed.s3_bucket is not None
 
     def mistake(self, parsed: Namespace) -> str | None:
         """An archive and a prefix exclude each other, and so do the ways to validate."""
-        given = (parsed.s3_key, parsed.s3_keys, parsed.s3_prefix)
+        given = (parsed.s3_key, parsed.s3_keys or None, parsed.s3_prefix)
         if self.is_given(parsed) and sum(one is not None for one in given) != 1:
             return "give either --s3-key, --s3-keys or --s3-prefix"
-        keys = parsed.s3_keys or ()
-        if len(set(map(_name, keys))) < len(keys):
+        if len(set(map(_name, parsed.s3_keys))) < len(parsed.s3_keys):
             return "each of --s3-keys needs another last part"
         if parsed.s3_path_in_archive is not None and parsed.s3_key is None:
             return "--s3-path-in-archive goes with --s3-key"
-        if parsed.s3_bounding_boxes is not None and not self.is_given(parsed):
+        if parsed.s3_bounding_boxes and not self.is_given(parsed):
             return "--s3-bounding-boxes goes with --s3-bucket"
         if parsed.s3_validation is None and parsed.s3_labels is not None:
             return "--s3-labels goes with --s3-validation"
-        if parsed.s3_validation is not None and parsed.validation_per_class is not None:
-            return "give either --validation-per-class or --s3-validation, not both"
         return None
 
     def open(self, parsed: Namespace) -> Source:
         """Opens the archives or the images of the prefix."""
-        files = _archives(parsed)
+        files, most = None, parsed.s3_max_requests
+        if parsed.s3_keys:
+            files = _files(parsed, sorted(map(_name, parsed.s3_keys)))
+        elif parsed.s3_prefix is not None and parsed.cache is not None:
+            files = _cached_prefix(parsed).open_listed()[1]
+        elif parsed.s3_prefix is not None and (names := _listed(parsed)):
+            files = _files(parsed, names)
         if files is not None:
-            most = parsed.s3_max_requests
             return open_archives(files, most, S3Blob.cache_field, choices.of(parsed))
         if parsed.s3_prefix is not None:
             listing = _listing(_bucket(parsed), parsed.s3_prefix)
             source = DecidedSource(listing, choices.of(parsed))
-            source.limit = limit(parsed.s3_max_requests, S3Blob.cache_field, is_loose=True)
+            source.limit = limit(most, S3Blob.cache_field, is_loose=True)
             return source
         blob = _blob(parsed, parsed.s3_key)
-        within, most = parsed.s3_path_in_archive, parsed.s3_max_requests
-        return open_remote(blob, within, most, choices.of(parsed))
+        return open_remote(blob, parsed.s3_path_in_archive, most, choices.of(parsed))
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
         """Opens what --s3-validation names."""
         if parsed.s3_validation is None:
             return None
         labels = None if parsed.s3_labels is None else _label_file(parsed, parsed.s3_labels)
-        return Validation(_open_validation(parsed, labels is not None), labels)
+        path: str = parsed.s3_validation
+        if parsed.cache is not None or path.endswith(_ARCHIVES):
+            blob = _blob(parsed, path)
+            return Validation(open_remote_validation(blob, labels is not None, _VALIDATION), labels)
+        bucket = _bucket(parsed)
+        source: Source = (
+            DecidedSource(_listing(bucket, path), choices.VALIDATION_ALONE)
+            if labels is None
+            else S3FlatFolder(bucket, path)
+        )
+        source.plan_fields = {"option": _VALIDATION}
+        return Validation(source, labels)
 
     def class_words(self, parsed: Namespace) -> LabelFile | None:
         """The object with the words."""
@@ -154,7 +116,7 @@ class S3Kind(RemoteKind):
 
     def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
         """The objects with annotations."""
-        return [partial(_blob, parsed, key) for key in parsed.s3_bounding_boxes or ()]
+        return [partial(_blob, parsed, key) for key in parsed.s3_bounding_boxes]
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         """Opens an archive or a prefix of the plan, which must not have changed."""
@@ -163,7 +125,7 @@ class S3Kind(RemoteKind):
         path = parsed.s3_validation if is_validation else parsed.s3_key or parsed.s3_prefix
         if kind in KINDS_OF_SEVERAL and not is_validation and parsed.s3_key is None:
             if parsed.s3_prefix is None or parsed.cache is None:
-                files = _files(parsed, sorted(map(_name, parsed.s3_keys or ())))
+                files = _files(parsed, sorted(map(_name, parsed.s3_keys)))
             else:
                 files = _cached_prefix(parsed).open_planned()
             return open_planned_archives(planned, files)
@@ -178,13 +140,13 @@ class S3Kind(RemoteKind):
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
         """The archives, labels, the meta.mat beside them, words, boxes; the list of a prefix."""
         bucket = _bucket(parsed)
-        given = (parsed.s3_key, *(parsed.s3_keys or ()), parsed.s3_validation)
+        given = (parsed.s3_key, *parsed.s3_keys, parsed.s3_validation)
         archives = [one for one in given if one is not None]
         files = [] if parsed.s3_labels is None else [parsed.s3_labels]
         if files and label_object(bucket, parsed.s3_labels).beside(devkit.META) is not None:
             files.append(_beside(parsed.s3_labels, devkit.META))
         files += [] if parsed.s3_class_words is None else [parsed.s3_class_words]
-        files += parsed.s3_bounding_boxes or ()
+        files += parsed.s3_bounding_boxes
         checksums = {parsed.s3_key: parsed.s3_checksum or ""}
         found = [
             FileToFetch(
@@ -198,7 +160,13 @@ class S3Kind(RemoteKind):
         ]
         if parsed.s3_prefix is None:
             return found
-        checksums = dict.fromkeys(_names_to_fetch(parsed), "")
+        names = _listed(parsed)
+        if not names:
+            raise InputError(
+                f"{address_of(parsed.s3_bucket, parsed.s3_prefix)}: only archives are stored, and "
+                "it has none, or folders beside them; remove cache, or write another prefix"
+            )
+        checksums = dict.fromkeys(parquet_names_to_read(names) or names, "")
 
         def open_file(name: str) -> S3Blob:
             return S3Blob(bucket, _key_below(parsed, name))
@@ -211,18 +179,6 @@ def _blob(parsed: Namespace, key: str) -> RemoteBlob:
     return S3Blob(_bucket(parsed), key) if parsed.cache is None else _entry(parsed, key).open()
 
 
-def _archives(parsed: Namespace) -> RemoteFiles | None:
-    """The archives of --s3-keys, or those directly below --s3-prefix; None without any."""
-    if parsed.s3_keys is not None:
-        return _files(parsed, sorted(map(_name, parsed.s3_keys)))
-    if parsed.s3_prefix is None:
-        return None
-    if parsed.cache is not None:
-        return _cached_prefix(parsed).open_listed()[1]
-    names = _listed(parsed)
-    return _files(parsed, names) if names else None
-
-
 def _listed(parsed: Namespace) -> Sequence[str]:
     """The archives directly below --s3-prefix; none if class folders are there."""
     folders, objects = _bucket(parsed).folders(parsed.s3_prefix.strip("/"))
@@ -230,21 +186,6 @@ def _listed(parsed: Namespace) -> Sequence[str]:
     # As on a volume, class folders count whatever is beside them.
     has_folders = any(not _name(folder.rstrip("/")).startswith(".") for folder in folders)
     return () if has_folders else names
-
-
-def _names_to_fetch(parsed: Namespace) -> Sequence[str]:
-    """The archives of --s3-prefix that index reads.
-
-    Raises:
-        InputError: none are there.
-    """
-    names = _listed(parsed)
-    if not names:
-        raise InputError(
-            f"{address_of(parsed.s3_bucket, parsed.s3_prefix)}: only archives are stored, and it "
-            "has none, or folders beside them; remove cache, or write another prefix"
-        )
-    return parquet_names_to_read(names) or names
 
 
 def _key_below(parsed: Namespace, name: str) -> str:
@@ -262,7 +203,7 @@ def _cached_prefix(parsed: Namespace) -> CachedFiles:
 
 def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
     """Archives by the last parts of their keys."""
-    keys = {_name(key): key for key in parsed.s3_keys or ()}
+    keys = {_name(key): key for key in parsed.s3_keys}
     prefix = (parsed.s3_prefix or "").strip("/")
 
     def open_blob(name: str) -> RemoteBlob:
@@ -297,21 +238,6 @@ def _listing(bucket: Bucket, prefix: str) -> S3Folder:
     parts = [part for part in prefix.split("/") if part]
     above = len(parts) - devkit.kaggle_root(parts)
     return S3Folder(bucket, "/".join(parts[:above]), "/".join(parts[above:]))
-
-
-def _open_validation(parsed: Namespace, is_flat: bool) -> Source:
-    """Opens validation images: an archive by its suffix, or a prefix."""
-    path: str = parsed.s3_validation
-    if parsed.cache is not None or path.endswith(_ARCHIVES):
-        return open_remote_validation(_blob(parsed, path), is_flat, _VALIDATION)
-    bucket = _bucket(parsed)
-    source: Source = (
-        S3FlatFolder(bucket, path)
-        if is_flat
-        else DecidedSource(_listing(bucket, path), choices.VALIDATION_ALONE)
-    )
-    source.plan_fields = {"option": _VALIDATION}
-    return source
 
 
 def _bucket(parsed: Namespace) -> Bucket:

@@ -4,11 +4,10 @@ Each class is a smooth pattern of colours. Each image is that pattern, shifted, 
 network can learn the classes. An image depends on its class, its number and the shape alone.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, Self
 
-from imagenet_spec.program import kinds
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.source import Image, Notes, Source
 from imagenet_workloads.prepare.sources.kind import SourceKind
@@ -103,23 +102,6 @@ class SyntheticKind(SourceKind):
     name = "synthetic"
     options = "the three --synthetic-… options"
     planned_as = (SyntheticSource.kind,)
-
-    def add_index_options(self, parser: ArgumentParser) -> None:
-        """Adds --synthetic-classes, -images-per-class and -image-shape."""
-        group = parser.add_argument_group("synthetic images")
-        group.add_argument(
-            "--synthetic-classes",
-            type=kinds.positive,
-            metavar="C",
-            help="make images of C classes instead of reading a source",
-        )
-        group.add_argument("--synthetic-images-per-class", type=kinds.positive, metavar="N")
-        group.add_argument(
-            "--synthetic-image-shape",
-            type=kinds.colour_shape,
-            metavar="3,H,W",
-            help="channels, height and width in pixels",
-        )
 
     def is_given(self, parsed: Namespace) -> bool:
         """Whether any of the three is given."""

@@ -6,14 +6,12 @@ development kit.
 """
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from imagenet_spec.program import kinds
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -244,39 +242,6 @@ class VolumeKind(SourceKind):
         *(samples.KIND, parquet.KIND, *opening.KINDS),
     )
 
-    def add_index_options(self, parser: ArgumentParser) -> None:
-        """Adds --source, --validation-source and --validation-labels."""
-        group = parser.add_argument_group("images under a path")
-        group.add_argument(
-            "--source",
-            type=kinds.path,
-            metavar="PATH",
-            help="a folder of class folders, or a tar or zip of class folders or class archives",
-        )
-        _add_path_in_archive(group.add_argument)
-        group.add_argument(
-            "--validation-source",
-            type=kinds.path,
-            metavar="PATH",
-            help="a flat archive or folder with --validation-labels, as ILSVRC2012_img_val.tar, or "
-            "one of class folders",
-        )
-        group.add_argument(
-            "--validation-labels",
-            type=kinds.path,
-            metavar="FILE",
-            help="its label file: "
-            "lines of NAME CLASS, or of CLASS in the order of the images' names",
-        )
-
-    def add_pack_options(self, parser: ArgumentParser) -> None:
-        """Adds --source and --validation-source."""
-        for option in ("--source", "--validation-source"):
-            parser.add_argument(
-                option, type=kinds.path, metavar="PATH", help="as given to imagenet-index"
-            )
-        _add_path_in_archive(parser.add_argument)
-
     def is_given(self, parsed: Namespace) -> bool:
         """Whether --source is given."""
         return parsed.source is not None
@@ -291,8 +256,6 @@ class VolumeKind(SourceKind):
             return "--validation-labels goes with --validation-source"
         if parsed.path_in_archive is not None and parsed.source is None:
             return "--path-in-archive goes with --source"
-        if parsed.validation_source is not None and parsed.validation_per_class is not None:
-            return "give either --validation-per-class or --validation-source, not both"
         return None
 
     def open(self, parsed: Namespace) -> Source:
@@ -346,13 +309,3 @@ class VolumeKind(SourceKind):
         if kind not in (FOLDER, FLAT_FOLDER):
             raise changed(str(path), f"is a {FOLDER} in place of a {kind}")
         return planned_folder(path, within or "", kind)
-
-
-def _add_path_in_archive(add_argument: Callable[..., Any]) -> None:
-    add_argument(
-        "--path-in-archive",
-        type=kinds.text,
-        metavar="PATH",
-        help="the folder or archive in --source that holds the classes (default: the folder that "
-        "holds all of them)",
-    )

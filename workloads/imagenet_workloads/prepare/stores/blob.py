@@ -7,10 +7,12 @@ or an archive of images, it does not know.
 import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
@@ -188,3 +190,40 @@ def changed(where: str, what: str) -> SourceChangedError:
         f"{readable(where)}: {readable(what)}: the source has changed since it was "
         "indexed; run imagenet-index again"
     )
+
+
+class DamagedImageError(Exception):
+    """An image cannot be read without loss; the message says why."""
+
+
+# Calls in flight for each thread, so that none waits for the reader of the results.
+_CALLS_AHEAD = 2
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int
+) -> Generator[Result]:
+    """Yields the result for each item, in the items' order.
+
+    Args:
+        function: called in a thread.
+        items: taken as far ahead as the threads need.
+        threads: the number of calls at the same time, at least 1.
+
+    Raises:
+        Exception: what `function` raises for an item, in place of its result.
+    """
+    waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="in-order")
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) >= threads * _CALLS_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -9,7 +9,7 @@ from imagenet_workloads import rendezvous
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import strategies
-from imagenet_workloads.frameworks.mxnet.description import STRATEGIES
+from imagenet_workloads.frameworks.mxnet.description import DESCRIPTION, STRATEGIES
 from imagenet_workloads.frameworks.mxnet.strategies import join
 from imagenet_workloads.frameworks.mxnet.strategies.single import Single
 
@@ -21,8 +21,8 @@ def test_alone_it_is_the_single_one(kv_store: str) -> None:
 
 @pytest.mark.parametrize("kv_store", STRATEGIES)
 def test_every_name_has_its_modules(kv_store: str) -> None:
-    names = STRATEGIES[kv_store]
-    for package, module in ((strategies, names.strategy), (rendezvous, names.rendezvous)):
+    names = {strategies: STRATEGIES, rendezvous: DESCRIPTION.rendezvous}
+    for package, module in ((package, found[kv_store]) for package, found in names.items()):
         assert importlib.util.find_spec(f"{package.__name__}.{module}") is not None
 
 

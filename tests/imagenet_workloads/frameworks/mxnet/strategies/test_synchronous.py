@@ -7,7 +7,7 @@ from typing import Any
 import mxnet as mx
 import pytest
 
-from imagenet_workloads.checkpoint.manifest import Identity
+from imagenet_workloads.checkpoint import Identity
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.framework import check_order_of_sums, create
@@ -87,7 +87,7 @@ def test_a_deterministic_sum_has_at_most_two_workers() -> None:
 def test_training_refuses_three_workers_with_deterministic_alone(
     servers: Servers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kv_store: str
 ) -> None:
-    monkeypatch.setattr(kvstore, "_open", [])
+    monkeypatch.setattr(kvstore, "open_stores", [])
 
     def join(workers: int, *more: str) -> Group:
         monkeypatch.setattr(Servers, "num_workers", workers)

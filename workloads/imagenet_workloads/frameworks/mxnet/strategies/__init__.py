@@ -52,6 +52,6 @@ class Strategy(Group, Protocol):
 
 def join(options: ClusterOptions) -> Strategy:
     """Make the strategy; returns when every member has joined."""
-    module = importlib.import_module(f"{__package__}.{STRATEGIES[options.kv_store].strategy}")
+    module = importlib.import_module(f"{__package__}.{STRATEGIES[options.kv_store]}")
     strategy: Strategy = module.join(options)
     return strategy

@@ -34,14 +34,12 @@ class Asynchronous:
     gradients_ready: float | None = None
 
     def __init__(self, kv_store: str, compression: Compression | None) -> None:
-        """Join the others."""
         self._server = ServerStore(kv_store)
         self._compression = compression
         self.rank = self._server.rank
         self.workers = self._server.workers
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Broadcast rank 0's numbers."""
         return self._server.broadcast_from_rank0(name, numbers)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
@@ -83,9 +81,7 @@ class Asynchronous:
         """Do nothing: the servers start without state."""
 
     def wait_for_all(self) -> None:
-        """Return when every worker has called this."""
         self._server.wait_for_all()
 
     def close(self) -> None:
-        """Leave the group."""
         self._server.close()

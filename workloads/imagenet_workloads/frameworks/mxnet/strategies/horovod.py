@@ -15,10 +15,7 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.optimizers import LocalUpdater
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags
-from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
-    gradients_by_key,
-    sum_gradients,
-)
+from imagenet_workloads.frameworks.mxnet.strategies.kvstore import gradients_by_key, sum_gradients
 from imagenet_workloads.train.moving_statistics import Rows, padded
 
 try:
@@ -48,7 +45,6 @@ class Horovod:
         self.gradients_ready: float | None = None
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Broadcast rank 0's numbers."""
         shared = mx.nd.array(numbers, dtype="int64")
         self._broadcast(shared, f"agree:{name}")
         return _whole(shared)
@@ -97,7 +93,6 @@ class Horovod:
         return Flags.of(_whole(flags_sent))
 
     def add(self, numbers: Sequence[int]) -> list[int]:
-        """Sum over the slots."""
         sums = mx.nd.array(numbers, dtype="int64")
         return _whole(hvd.allreduce_(sums, op=hvd.Sum, name=f"sum:{len(numbers)}"))
 
@@ -112,16 +107,13 @@ class Horovod:
         return self._updater.states()
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
-        """Load saved states."""
         self._updater.load_states(states)
 
     def wait_for_all(self) -> None:
-        """Return when every slot has called this and has no operation in progress."""
         mx.nd.waitall()
         self.add([0])
 
     def close(self) -> None:
-        """Leave the group."""
         hvd.shutdown()
 
 

@@ -48,22 +48,19 @@ def sum_gradients(store: mx.kv.KVStore, replicas: Replicas) -> None:
 
 # A kvstore that is garbage-collected waits for all other workers in its destructor. A worker that
 # fails must not: stores stay here until they are closed, and the process ends without collecting.
-_open: list[mx.kv.KVStore] = []
+open_stores: list[mx.kv.KVStore] = []
 
 
 class ServerStore:
     """A worker of a distributed kvstore.
 
     Attributes:
-        store: MXNet's.
         rank: given by the scheduler; not the pod's index.
-        workers: their number.
     """
 
     def __init__(self, kv_store: str) -> None:
-        """Join; return when every worker and server has joined."""
         self.store = mx.kv.create(kv_store)
-        _open.append(self.store)
+        open_stores.append(self.store)
         self._keys = 0
         self.rank = int(self.store.rank)
         self.workers = int(self.store.num_workers)
@@ -80,11 +77,7 @@ class ServerStore:
     def broadcast(self, arrays: Mapping[str, Sequence[mx.nd.NDArray]]) -> int:
         """Broadcast rank 0's values to every device of every worker, under permanent keys.
 
-        Args:
-            arrays: by key and device.
-
-        Returns:
-            the servers' number of the first key; the other keys follow.
+        Return the servers' number of the first key; the other keys follow.
         """
         first = self._keys
         if arrays:
@@ -116,7 +109,7 @@ class ServerStore:
 
     def close(self) -> None:
         """Leave; when the last worker has left, servers and scheduler end."""
-        _open.remove(self.store)
+        open_stores.remove(self.store)
         del self.store
 
 

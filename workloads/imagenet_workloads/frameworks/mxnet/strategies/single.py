@@ -1,6 +1,6 @@
 """The strategy of one process: a kvstore of one machine sums its devices' gradients."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import mxnet as mx
 
@@ -15,7 +15,7 @@ from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
     gradients_by_key,
     sum_gradients,
 )
-from imagenet_workloads.train.moving_statistics import Rows
+from imagenet_workloads.train.group import Alone
 
 
 def join(options: ClusterOptions) -> "Single":
@@ -23,13 +23,9 @@ def join(options: ClusterOptions) -> "Single":
     return Single(options.kv_store, chosen_compression(options))
 
 
-class Single:
+class Single(Alone):
     """The only worker; implements `Strategy`."""
 
-    rank = 0
-    workers = 1
-    collective = True
-    images_divisor = 1
     gradients_ready: float | None = None
 
     def __init__(self, kv_store: str, compression: Compression | None) -> None:
@@ -37,10 +33,6 @@ class Single:
         self._store = mx.kv.create(kv_store)
         if compression is not None:
             compress(self._store, compression)
-
-    def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers."""
-        return list(numbers)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
         """Take the optimizer; every device has the same values already."""
@@ -58,24 +50,9 @@ class Single:
         self._updater()
         return flags
 
-    def add(self, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers."""
-        return list(numbers)
-
-    def gather(self, own: Rows) -> Rows:
-        """Return those of this worker."""
-        return own
-
     def states(self) -> dict[str, mx.nd.NDArray] | None:
         """Return the optimizer's state."""
         return self._updater.states()
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
-        """Load saved states."""
         self._updater.load_states(states)
-
-    def wait_for_all(self) -> None:
-        """Return immediately."""
-
-    def close(self) -> None:
-        """Do nothing."""

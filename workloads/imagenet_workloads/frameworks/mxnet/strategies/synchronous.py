@@ -44,7 +44,6 @@ class Synchronous:
     """
 
     def __init__(self, kv_store: str, compression: Compression | None) -> None:
-        """Join the others."""
         self._server = ServerStore(kv_store)
         self._compression = compression
         self.rank = self._server.rank
@@ -54,7 +53,6 @@ class Synchronous:
         self.gradients_ready: float | None = None
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Broadcast rank 0's numbers."""
         return self._server.broadcast_from_rank0(name, numbers)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
@@ -105,7 +103,6 @@ class Synchronous:
         return Flags.of(flags_sent.asnumpy())
 
     def add(self, numbers: Sequence[int]) -> list[int]:
-        """Sum up to SUM_WIDTH numbers over the workers."""
         padded = [*numbers, *[0] * (SUM_WIDTH - len(numbers))]
         limbs = mx.nd.array(to_limbs(padded))
         self._server.store.push(_SUM, limbs)
@@ -127,13 +124,10 @@ class Synchronous:
         return self._updater.states()
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
-        """Load saved states."""
         self._updater.load_states(states)
 
     def wait_for_all(self) -> None:
-        """Return when every worker has called this."""
         self._server.wait_for_all()
 
     def close(self) -> None:
-        """Leave the group."""
         self._server.close()

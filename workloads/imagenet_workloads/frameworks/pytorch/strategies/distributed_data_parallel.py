@@ -30,7 +30,6 @@ class DistributedProcess:
     collective = True
 
     def __init__(self, device: torch.device, rank: int, workers: int) -> None:
-        """Take the device and the place."""
         self.device, self.rank, self.workers = device, rank, workers
         self.images_divisor = workers
 
@@ -50,7 +49,6 @@ class DistributedProcess:
         return self._module
 
     def accumulating(self) -> AbstractContextManager[None]:
-        """Turn the exchange off."""
         context: AbstractContextManager[None] = self._module.no_sync()
         return context
 
@@ -74,7 +72,6 @@ class DistributedProcess:
         return rows
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Broadcast rank 0's numbers."""
         return self.add(numbers if self.rank == 0 else [0] * len(numbers))
 
     def add(self, numbers: Sequence[int]) -> list[int]:
@@ -82,7 +79,6 @@ class DistributedProcess:
         return self.start_sum(numbers)()
 
     def wait_for_all(self) -> None:
-        """Return when every process has called this."""
         self.add([0])
 
     def close(self) -> None:
@@ -97,7 +93,7 @@ def join(device: torch.device) -> DistributedProcess:
     on_gpu = device.type == "cuda"
     distributed.init_process_group(
         "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
-        store=_store(process),
+        store=address_store(process),
         rank=process.rank,
         world_size=process.size,
         timeout=TIMEOUT,
@@ -106,7 +102,7 @@ def join(device: torch.device) -> DistributedProcess:
     return DistributedProcess(device, process.rank, process.size)
 
 
-def _store(process: Process) -> distributed.Store:
+def address_store(process: Process) -> distributed.Store:
     """Return the store in which processes exchange addresses; rank 0 serves it.
 
     In a local run each pod has a loopback address of its own, and all pods the same port. PyTorch

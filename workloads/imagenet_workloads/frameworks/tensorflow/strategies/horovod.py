@@ -20,7 +20,6 @@ class Horovod:
     devices = 1
 
     def __init__(self, device: str) -> None:
-        """Join the others."""
         hvd.init()
         self.rank, self.workers = int(hvd.rank()), int(hvd.size())
         self.images_divisor = self.workers
@@ -31,11 +30,9 @@ class Horovod:
         return list(hvd.grouped_allreduce([tf.identity(tensor) for tensor in tensors], op=hvd.Sum))
 
     def broadcast(self, variables: Sequence[Any]) -> None:
-        """Broadcast rank 0's values to every worker."""
         hvd.broadcast_variables(list(variables), root_rank=0)
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Broadcast rank 0's numbers."""
         received = hvd.broadcast(tf.constant(list(numbers), tf.int64), root_rank=0, name=name)
         return [int(number) for number in received]
 
@@ -45,7 +42,6 @@ class Horovod:
         return [int(number) for number in sums]
 
     def wait_for_all(self) -> None:
-        """Return when every worker has called this."""
         self.add([0])
 
     def close(self) -> None:

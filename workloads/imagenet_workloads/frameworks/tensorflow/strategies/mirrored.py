@@ -16,7 +16,6 @@ class Distributed:
     collective = True
 
     def __init__(self, distribution: Any, rank: int, workers: int) -> None:
-        """Take the strategy, which has joined."""
         self.distribution = distribution
         self.rank, self.workers = rank, workers
         self.images_divisor = workers
@@ -34,7 +33,6 @@ class Distributed:
         """Do nothing: variables start with rank 0's values, and every rank reads the files."""
 
     def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        """Broadcast rank 0's numbers."""
         return self.add(numbers if self.rank == 0 else [0] * len(numbers))
 
     def add(self, numbers: Sequence[int]) -> list[int]:
@@ -43,7 +41,6 @@ class Distributed:
         return [int(number) for number in self.distribution.experimental_local_results(sums)[0]]
 
     def wait_for_all(self) -> None:
-        """Return when every worker has called this."""
         self.add([0])
 
     def close(self) -> None:

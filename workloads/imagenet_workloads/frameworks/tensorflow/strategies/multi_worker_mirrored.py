@@ -15,20 +15,14 @@ def join() -> Distributed:
     """Join; return when every worker has joined. It uses all visible GPUs."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     workers = resolver.cluster_spec().num_tasks("worker")
-    _wait_where_signals_are_heard()
-    distribution = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
-    return Distributed(distribution, int(resolver.task_id), workers)
-
-
-def _wait_where_signals_are_heard() -> None:
-    """Make TensorFlow wait for its peers in a sum, not in its coordination service.
-
-    The service handles SIGTERM itself and waits while it holds Python's lock. If peers do not join,
-    neither a signal handler nor a thread could end the worker. A sum waits without the lock.
-
-    Without the service's heartbeats, a thread of TensorFlow checks the peers every 30 s. It detects
-    a peer that does not answer. A peer that ends breaks the current sum, with or without it.
-    """
+    # TensorFlow must wait for its peers in a sum, not in its coordination service. The service
+    # handles SIGTERM itself and waits while it holds Python's lock. If peers do not join, neither a
+    # signal handler nor a thread could end the worker. A sum waits without the lock. Without the
+    # service's heartbeats, a thread of TensorFlow checks the peers every 30 s. It detects a peer
+    # that does not answer. A peer that ends breaks the current sum, with or without it.
+    #
     # There is no public function for this. The strategy starts the service unless the context is
     # configured already. The empty name means no service, as in TensorFlow's own tests.
     context.context().configure_coordination_service(service_type="")
+    distribution = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+    return Distributed(distribution, int(resolver.task_id), workers)

@@ -1,1 +1,0 @@
-"""Checkpoints of a training: complete or absent, named by position, of one job."""
