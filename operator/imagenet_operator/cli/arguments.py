@@ -46,14 +46,9 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Declare a command.
 
-    Args:
-        commands: The commands so far.
-        name: Its name.
-        run: Runs it, and returns the exit code.
-        summary: What it does, in the list of all commands.
-        description: The same in its own help.
-        examples: Examples, which come before all exit codes.
-        epilog: Instead of both, the exit codes of a command that starts no program.
+    `summary` is for the list of all commands, `description` for the command's own help. The exit
+    codes of all commands follow `examples`; a command that starts no program gives its own as
+    `epilog` instead.
     """
     parser = commands.add_parser(
         name,
@@ -79,13 +74,7 @@ def add_job_file(parser: argparse.ArgumentParser) -> None:
 def add_workdir(
     parser: argparse.ArgumentParser, content: str, default: Path | None = DEFAULT_WORKDIR
 ) -> None:
-    """Declare --workdir.
-
-    Args:
-        parser: The parser of a command.
-        content: What the folder is for.
-        default: The value without the option.
-    """
+    """Declare --workdir."""
     parser.add_argument(
         "--workdir",
         type=path,
@@ -98,10 +87,21 @@ def add_workdir(
 def add_output(parser: argparse.ArgumentParser, json: str) -> None:
     """Declare --output, which is text or, for scripts, the named form of JSON."""
     parser.add_argument(
+        "-o",
         "--output",
         choices=("text", "json"),
         default="text",
         help=f"text, or {json} for scripts (default: text)",
+    )
+
+
+def add_price(parser: argparse.ArgumentParser) -> None:
+    """Declare --price-per-gpu-hour."""
+    parser.add_argument(
+        "--price-per-gpu-hour",
+        type=not_negative,
+        metavar="PRICE",
+        help="price of a GPU for one hour",
     )
 
 
@@ -126,3 +126,14 @@ def whole(least: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def not_negative(text: str) -> float:
+    """Read a number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0; write 2.5")
+    return value

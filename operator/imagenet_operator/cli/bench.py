@@ -1,8 +1,8 @@
 """`imagenetctl bench FILE`: measures whether reading or the network limits training.
 
-Runs the job three times on this machine, with few batches: reading alone, training alone, and
-both. `scaling.bottleneck` has the jobs and the decision. Cause and remedy are those of a job that
-waits for its data (`reconcile.policies.data_wait`), from what the programs have measured.
+Runs the job three times on this machine, with few batches: reading alone, training alone, and both.
+Cause and remedy are those of a job that waits for its data (`reconcile.policies.data_wait`), from
+what the programs have measured.
 """
 
 from __future__ import annotations
@@ -11,19 +11,109 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, Manifest, parse
-from imagenet_operator.api.status import DataWaitStatus
-from imagenet_operator.api.templates import own_program
 from imagenet_operator.cli import exit_codes, files, local_resources, result, run
 from imagenet_operator.cli.arguments import Commands, add_command, add_job_file, whole
-from imagenet_operator.errors import ImageNetJobError
-from imagenet_operator.reconcile import step_window
+from imagenet_operator.reconcile import windows
 from imagenet_operator.reconcile.policies import data_wait
-from imagenet_operator.scaling import bottleneck
-from imagenet_operator.scaling.points import shared_claim
+from imagenet_operator.scaling.points import fitting_name, shared_claim
+from imagenet_spec.errors import ImageNetJobError
 from imagenet_spec.names import EVENTS_FILE
+from imagenet_spec.resource import Manifest
+from imagenet_spec.resource.status import DataWaitStatus
+from imagenet_spec.resource.templates import own_program
+from imagenet_spec.validate import parse
+
+READING, NETWORK, BOTH = "reading", "network", "both"
+RUNS = (READING, NETWORK, BOTH)
+"""What a run measures: reading alone, training on random images in memory, training as it is."""
+
+EPOCHS = 2
+"""Epochs of a run that trains. The first one is the warm-up."""
+
+CLOSE = 0.1
+"""Speeds that differ by less than this fraction of the faster one are equal."""
+
+_OPTIONS = {READING: ["--test-io", "1"], NETWORK: ["--benchmark", "1"], BOTH: []}
+_OF_MANY_EPOCHS = {
+    "optimizer": ("stepEpochs", "warmupEpochs"),
+    "augmentation": ("offInLastEpochs",),
+}
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """The speed of each run, in images/s over all workers.
+
+    Attributes:
+        reading: Reading, decoding and augmenting, without a network.
+        network: Training on random images in memory.
+        both: Training on the dataset.
+    """
+
+    reading: float
+    network: float
+    both: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which part limits training.
+
+    Attributes:
+        bottleneck: `reading`, `network`, or None if both are about as fast.
+    """
+
+    bottleneck: str | None
+    sentence: str
+
+
+def judge(speeds: Speeds) -> Verdict:
+    """Return the slower of reading and network as the bottleneck."""
+    reading, network = speeds.reading, speeds.network
+    figures = f"reading gives {reading:,.0f} images/s, the network takes {network:,.0f}"
+    if abs(reading - network) < CLOSE * max(reading, network):
+        return Verdict(
+            None, f"Neither is the bottleneck: {figures}, which differ by less than 10 %."
+        )
+    if reading < network:
+        waits = round(100 * (1 - reading / network))
+        return Verdict(
+            READING,
+            f"Reading is the bottleneck: {figures}, so the network waits at least {waits} % "
+            "of the time.",
+        )
+    return Verdict(NETWORK, f"The network is the bottleneck: {figures}.")
+
+
+def job_name(base: str, run: str) -> str:
+    """Return the name of a run's job, such as NAME-bench-reading, shortened if it is too long."""
+    return fitting_name(base, f"-bench-{run}", f"-{{digest}}-bench-{run}")
+
+
+def job_of(manifest: Manifest, run: str, batches: int) -> Manifest:
+    """Return the job of a run: the manifest with few batches, on the dataset of all runs."""
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    training = spec["training"]
+    options = [*training.get("extraArgs", []), *_OPTIONS[run], "--max-batches", str(batches)]
+    shorter = {
+        field: {name: value for name, value in training[field].items() if name not in names}
+        for field, names in _OF_MANY_EPOCHS.items()
+        if field in training
+    }
+    if "optimizer" in training:
+        shorter["optimizer"]["stepEpochs"] = []
+    claim = shared_claim(manifest)
+    volume = {} if claim is None else {"volume": {"claimName": claim}}
+    changed = {
+        "dataset": spec["dataset"] | volume,
+        "training": training | shorter | {"epochs": EPOCHS, "extraArgs": options},
+    }
+    name = {"name": job_name(metadata["name"], run)}
+    return manifest | {"metadata": metadata | name, "spec": spec | changed}
+
 
 _EXAMPLES = """examples:
   imagenetctl bench job.yaml
@@ -33,9 +123,9 @@ _EXAMPLES = """examples:
 The dataset is prepared once. The runs that train repeat the batches: the first pass is the warm-up.
 """
 _CONTENT = {
-    bottleneck.READING: "reading alone",
-    bottleneck.NETWORK: "network alone",
-    bottleneck.BOTH: "both",
+    READING: "reading alone",
+    NETWORK: "network alone",
+    BOTH: "both",
 }
 
 
@@ -66,10 +156,16 @@ def bench(arguments: argparse.Namespace) -> int:
     manifest = run.read(arguments.file).to_manifest()
     if own_program.has_command(manifest["spec"]["training"].get("workers", {}).get("template")):
         raise ImageNetJobError(
-            f"{arguments.file}: spec.training.workers.template: runs a command of its own, and "
+            f"{arguments.file}: spec.training.workers.template: runs another command, and "
             "bench measures imagenet-train; remove the command"
         )
-    jobs = _jobs(manifest, arguments)
+    jobs = {}
+    for name in RUNS:
+        document = job_of(manifest, name, arguments.batches)
+        if found := files.problems(document):
+            lines = "\n".join(f"  {problem}" for problem in found)
+            raise ImageNetJobError(f"{arguments.file}: {_CONTENT[name]} cannot run:\n{lines}")
+        jobs[name] = parse(document)
     resources = local_resources.from_options(arguments)
     local_resources.get_ready(list(jobs.values()), resources, shared_claim(manifest))
     ends: dict[str, result.Result] = {}
@@ -85,28 +181,12 @@ def bench(arguments: argparse.Namespace) -> int:
                 print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
             return result.EXIT_CODES[end.outcome]
         ends[name], speeds[name] = end, _speed(end)
-    _show(bottleneck.Speeds(**speeds), ends, arguments.output)
+    _show(Speeds(**speeds), ends, arguments.output)
     return exit_codes.SUCCESS
 
 
-def _jobs(manifest: Manifest, arguments: argparse.Namespace) -> dict[str, ImageNetJob]:
-    """Return the job of each run, all of them valid."""
-    jobs = {}
-    for name in bottleneck.RUNS:
-        document = bottleneck.job_of(manifest, name, arguments.batches)
-        if found := files.problems(document):
-            lines = "\n".join(f"  {problem}" for problem in found)
-            raise ImageNetJobError(f"{arguments.file}: {_CONTENT[name]} cannot run:\n{lines}")
-        jobs[name] = parse(document)
-    return jobs
-
-
 def _speed(end: result.Result) -> float:
-    """Return a run's images/s over all workers, without the warm-up.
-
-    Raises:
-        ImageNetJobError: The run left no speed.
-    """
+    """Return a run's images/s over all workers, without the warm-up."""
     training = end.job.status.training
     speed = training.images_per_second if training is not None else None
     if end.model is not None:
@@ -122,25 +202,25 @@ def _speed(end: result.Result) -> float:
 
 
 def explain(
-    speeds: bottleneck.Speeds, limit: str | None, ends: Mapping[str, result.Result]
+    speeds: Speeds, limit: str | None, ends: Mapping[str, result.Result]
 ) -> tuple[data_wait.Cause | None, str]:
     """Return why a part limits training, and what to change, in words; nothing without a limit."""
     if limit is None:
         return None, ""
     # Of rank 0. An older program has measured nothing.
     measured = ends[limit].training.get("train", {}).get("measured", {})
-    causes = (float(measured.get(name, 0.0)) for name in step_window.CAUSES)
+    causes = (float(measured.get(name, 0.0)) for name in windows.CAUSES)
     # Reading alone is waiting from the beginning to the end. Other runs do not only read.
     read = ends[limit].training.get("reading")
     seconds = float(read["images"] / read["imagesPerSecond"]) if read else 0.0
-    window = step_window.Steps(1, 1, 1, seconds, seconds, *causes)
+    window = windows.Steps(1, 1, 1, seconds, seconds, *causes)
     job = ends[limit].job
     compared = DataWaitStatus(
         images_per_second=speeds.reading,
         network_images_per_second=speeds.network,
         share=max(0.0, 1 - speeds.reading / speeds.network),
     )
-    if limit == bottleneck.READING:
+    if limit == READING:
         why = data_wait.cause(window)
         return why, data_wait.advice(job, compared, why)
     why = data_wait.launches(window)
@@ -152,11 +232,11 @@ def explain(
     return None, f"in {window.starved / window.launched:.0%} of its steps {waits}"
 
 
-def _show(speeds: bottleneck.Speeds, ends: Mapping[str, result.Result], output: str) -> None:
-    verdict = bottleneck.judge(speeds)
+def _show(speeds: Speeds, ends: Mapping[str, result.Result], output: str) -> None:
+    verdict = judge(speeds)
     why, advice = explain(speeds, verdict.bottleneck, ends)
     sentence = f"{verdict.sentence.rstrip('.')}; {advice}." if advice else verdict.sentence
-    by_run = {name: getattr(speeds, name) for name in bottleneck.RUNS}
+    by_run = {name: getattr(speeds, name) for name in RUNS}
     if output == "json":
         figures: dict[str, Any] = {name: round(speed, 1) for name, speed in by_run.items()}
         document = {"imagesPerSecond": figures, "bottleneck": verdict.bottleneck, "cause": why}

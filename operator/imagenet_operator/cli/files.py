@@ -1,38 +1,34 @@
 """Manifests in files, which all commands read.
 
-Validation covers the API server and the operator: `api.validate`, then a dry run that builds every
+Validation covers the API server and the operator: `validate`, then a dry run that builds every
 object. Problems are lines ``FILE: FIELD: what; what to write``.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from imagenet_operator.api import ImageNetJob, Manifest, load, parse, validate
-from imagenet_operator.api.job import ObjectMeta
-from imagenet_operator.api.load import parse as parse_text
-from imagenet_operator.api.templates import STANDARD, TemplateProfile
-from imagenet_operator.errors import (
-    ImageNetJobError,
-    InvalidJob,
-    InvalidTemplate,
-    Problem,
-    UnreadableManifest,
-)
-from imagenet_operator.manifests import preview
-
-PLACEHOLDER_UID = "JOB-UID"
-"""The placeholder for the UID of a job that is not on a cluster."""
+from imagenet_operator.cli import overrides
+from imagenet_operator.cli.overrides import Override
+from imagenet_operator.sdk.submission import GENERATED as GENERATED
+from imagenet_operator.sdk.submission import PLACEHOLDER_UID as PLACEHOLDER_UID
+from imagenet_operator.sdk.submission import as_stored as as_stored
+from imagenet_operator.sdk.submission import problems as problems
+from imagenet_spec.errors import ImageNetJobError, Problem, UnreadableManifest
+from imagenet_spec.load import load
+from imagenet_spec.load import parse as parse_text
+from imagenet_spec.resource import ImageNetJob, Manifest
+from imagenet_spec.resource.job import ObjectMeta
+from imagenet_spec.validate import parse
 
 _WRITTEN = frozenset({"name", "generate_name", "namespace", "labels", "annotations"})
 """The metadata fields that users write; an API server sets the others."""
-
-GENERATED = "xxxxx"
-"""The placeholder for the five characters that the API server appends to `generateName`."""
 
 
 class Dumper(yaml.SafeDumper):
@@ -57,42 +53,32 @@ def documents(file: str) -> list[Manifest]:
         raise UnreadableManifest("the standard input", "is not UTF-8 text") from error
 
 
-def problems(document: Manifest, profile: TemplateProfile = STANDARD) -> list[Problem]:
-    """Return every reason why a cluster with a template profile would reject a document."""
-    if found := validate(document, profile=profile):
-        return found
-    try:
-        preview.everything(as_stored(parse(document)))
-    except InvalidTemplate as error:
-        return [Problem(error.path, error.message, None, "operator")]
-    except InvalidJob as error:
-        return list(error.problems)
-    return []
-
-
-def lines(file: str, found: list[list[Problem]]) -> list[str]:
-    """Return one line for each problem.
-
-    Args:
-        file: The file of the documents.
-        found: The problems of each of its documents.
-    """
+def lines(file: str, reports: list[list[Problem]]) -> list[str]:
+    """Return one line for each problem."""
     return [
         f"{place}: {problem}"
-        for number, problems_ in enumerate(found, start=1)
-        for place in [f"{file}: document {number}" if len(found) > 1 else file]
+        for number, problems_ in enumerate(reports, start=1)
+        for place in [f"{file}: document {number}" if len(reports) > 1 else file]
         for problem in problems_
     ]
 
 
-def jobs(file: str) -> list[ImageNetJob]:
+def jobs(file: str, changes: Sequence[Override] = ()) -> list[ImageNetJob]:
     """Return the jobs of a file.
+
+    Args:
+        file: The file, or ``-`` for the standard input.
+        changes: Fields that differ from the file.
 
     Raises:
         ImageNetJobError: The file cannot be read, or a document is invalid.
     """
-    read = documents(file)
-    if wrong := lines(file, [problems(document) for document in read]):
+    read = [overrides.apply(document, changes) for document in documents(file)]
+    found = [problems(document) for document in read]
+    of_changes = {problem for problem in chain(*found) if overrides.is_source(problem, changes)}
+    wrong = [f"{overrides.OPTION}: {problem}" for problem in chain(*found) if problem in of_changes]
+    wrong += lines(file, [[one for one in few if one not in of_changes] for few in found])
+    if wrong:
         raise ImageNetJobError("\n".join(wrong))
     return [parse(document) for document in read]
 
@@ -105,13 +91,3 @@ def as_written(job: ImageNetJob) -> ImageNetJob:
     metadata = job.metadata
     written = metadata.model_dump(include=set(_WRITTEN & metadata.model_fields_set))
     return job.model_copy(update={"metadata": ObjectMeta.model_validate(written)})
-
-
-def as_stored(job: ImageNetJob) -> ImageNetJob:
-    """Return the job with placeholders for the missing fields that a cluster would set."""
-    metadata = job.metadata
-    given = {
-        "uid": metadata.uid or PLACEHOLDER_UID,
-        "name": metadata.name or f"{metadata.generate_name}{GENERATED}",
-    }
-    return job.model_copy(update={"metadata": metadata.model_copy(update=given)})

@@ -47,8 +47,7 @@ class Interrupts:
 
     An ignored signal stays ignored, as `nohup` requires.
 
-    Args:
-        wake: Called by the signal handler, to end a wait.
+    The signal handler calls `wake`, to end a wait.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:

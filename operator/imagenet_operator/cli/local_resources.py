@@ -14,27 +14,25 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli.arguments import add_output, add_workdir
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments, preflight
 from imagenet_operator.clusters.local.machine import Gpus, Volumes, find_gpus
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_spec.resource import ImageNetJob
 
 
 def add_options(parser: argparse.ArgumentParser, *, gpus: bool = True) -> None:
     """Declare the options of each command that runs jobs on this machine, for `from_options`.
 
-    Args:
-        parser: The parser of the command.
-        gpus: Whether its --gpus is the number of GPUs that pods may use.
+    Without `gpus`, the command has another --gpus.
     """
     add_workdir(parser, "folder of data, results and logs")
     parser.add_argument(
         "--volume",
-        type=_mapping,
+        type=mapping,
         action="append",
         default=[],
         metavar="CLAIM=PATH",
@@ -42,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser, *, gpus: bool = True) -> None:
     )
     parser.add_argument(
         "--secret",
-        type=_mapping,
+        type=mapping,
         action="append",
         default=[],
         metavar="NAME=FOLDER",
@@ -55,6 +53,12 @@ def add_options(parser: argparse.ArgumentParser, *, gpus: bool = True) -> None:
             metavar="N",
             help="number of GPUs that pods may use (default: those of nvidia-smi)",
         )
+    add_metrics_port(parser)
+    add_output(parser, "one JSON object a line")
+
+
+def add_metrics_port(parser: argparse.ArgumentParser) -> None:
+    """Declare --metrics-port."""
     parser.add_argument(
         "--metrics-port",
         type=_port,
@@ -62,7 +66,6 @@ def add_options(parser: argparse.ArgumentParser, *, gpus: bool = True) -> None:
         metavar="N",
         help="port of each pod's metrics, on its own address (default: %(default)s)",
     )
-    add_output(parser, "one JSON object a line")
 
 
 def settings(metrics_port: int) -> ReconcileSettings:
@@ -75,6 +78,8 @@ def settings(metrics_port: int) -> ReconcileSettings:
         restart_delay=timedelta(seconds=1),
         restart_delay_limit=timedelta(seconds=30),
         disruption_delay=timedelta(0),
+        # The same command tries again.
+        upload_limit=1,
         manifests=manifests.Settings(
             worker_grace_period_seconds=5,
             network_policy=False,
@@ -86,14 +91,7 @@ def settings(metrics_port: int) -> ReconcileSettings:
 
 @dataclass(frozen=True)
 class LocalResources:
-    """The part of this machine that jobs may use.
-
-    Attributes:
-        workdir: The working directory, an absolute path.
-        volumes: The folders of claims.
-        gpus: The devices that pods get.
-        settings: The settings of the decisions.
-    """
+    """The part of this machine that jobs may use."""
 
     workdir: Path
     volumes: Volumes
@@ -122,14 +120,9 @@ def from_options(arguments: argparse.Namespace) -> LocalResources:
     )
 
 
-def _folders(option: str, given: Sequence[tuple[str, Path]]) -> dict[str, Path]:
-    """The folder of each name of an option.
-
-    Raises:
-        LocalError: A name is given twice.
-    """
+def _folders(option: str, mappings: Sequence[tuple[str, Path]]) -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for name, folder in given:
+    for name, folder in mappings:
         if name in found:
             raise LocalError(
                 f"{option} {name} is given twice, as {found[name]} and {folder}; give it once"
@@ -161,16 +154,11 @@ def check(
 ) -> preflight.Needs:
     """Check that this machine has all that a job needs, and return what it needs.
 
-    Args:
-        job: One that `run.read` would return.
-        resources: The part of this machine that it may use.
-        promised: Claims whose folders will exist when the job starts.
-
-    Raises:
-        ImageNetJobError: Something is missing.
+    The folders of `promised` claims will exist when the job starts.
     """
     wanted = preflight.needs(job, resources.settings.manifests)
     wanted = replace(wanted, claims=wanted.claims - promised)
+    environments.check_framework(job)
     preflight.check(wanted, resources.gpus.capacity, resources.volumes, programs(job))
     return wanted
 
@@ -192,11 +180,6 @@ def check_mapped(jobs: Iterable[ImageNetJob], resources: LocalResources) -> None
 def get_ready(jobs: Sequence[ImageNetJob], resources: LocalResources, claim: str | None) -> None:
     """Check jobs that share a dataset, then create the folder of its claim.
 
-    Args:
-        jobs: The jobs.
-        resources: The part of this machine that they may use.
-        claim: The claim; None if the manifest names one.
-
     Raises:
         ImageNetJobError: One cannot run; nothing was created.
     """
@@ -212,7 +195,8 @@ def programs(job: ImageNetJob) -> environments.Programs:
     return environments.programs(environments.of_job(job), command=environments.command_of(job))
 
 
-def _mapping(text: str) -> tuple[str, Path]:
+def mapping(text: str) -> tuple[str, Path]:
+    """Read NAME=FOLDER, of a folder that exists."""
     claim, equals, path = text.partition("=")
     if not (claim and equals and path):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PATH")

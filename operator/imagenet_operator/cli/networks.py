@@ -1,6 +1,6 @@
 """`imagenetctl networks`: lists the networks, their depths and frameworks.
 
-The table is `api.networks`, by which manifests are checked.
+The table is `resource.networks`, by which manifests are checked.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 
-from imagenet_operator.api.frameworks import NETWORKS
-from imagenet_operator.api.networks import SMALL_IMAGE
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.arguments import Commands, add_command, add_output
 from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.resource.frameworks import NETWORKS
+from imagenet_spec.resource.networks import SMALL_IMAGE
 
 _SMALL_RESNET = f"up to {SMALL_IMAGE} px: 6n+2 (8, 20, 56, 110…), from 164 on 9n+2"
 

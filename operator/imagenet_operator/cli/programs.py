@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from imagenet_operator.api.fields import given_options
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.arguments import (
     Commands,
@@ -28,9 +27,19 @@ from imagenet_operator.cli.arguments import (
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
 from imagenet_operator.manifests import names
+from imagenet_spec import volume_files
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from imagenet_spec.frameworks.descriptor import LocalEnvironment
-from imagenet_spec.names import ATTEMPTS_FOLDER, EVERY_ATTEMPT, IMAGENET_CREDENTIALS, RESULT_FILE
+from imagenet_spec.names import (
+    ATTEMPTS_FOLDER,
+    EVERY_ATTEMPT,
+    IMAGENET_CREDENTIALS,
+    MODEL_LINK,
+    RESULT_FILE,
+)
+from imagenet_spec.program.option import add_group, written
+from imagenet_spec.program.programs import PREDICT
+from imagenet_spec.resource.templates.pod_validation import nearest
 
 EXPORT_FORMATS = ("safetensors", "torchscript", "onnx")
 
@@ -41,11 +50,14 @@ _PREDICT = """examples:
   imagenetctl predict a.jpg b.png --model FOLDER    with the model in a folder
   imagenetctl predict photos --model jobs/digits    all images of a folder, a job's model
   imagenetctl predict a.jpg --from model.onnx       with a file of imagenetctl export
+  imagenetctl predict --job digits photos --output csv > predictions.csv
+                                                    a table with one row an image
 """
 
 _DATASET = """examples:
   imagenetctl dataset list volume
   imagenetctl dataset publish volume/datasets/KEY s3://datasets/imagenet --secret keys
+  imagenetctl dataset check s3://datasets/imagenet --secret keys
   imagenetctl dataset verify s3://datasets/imagenet --endpoint https://s3.example.com --secret keys
   imagenetctl dataset fetch s3://datasets/imagenet folder --secret keys
   imagenetctl dataset delete volume/datasets/KEY --yes
@@ -54,6 +66,7 @@ _DATASET = """examples:
 _PLACES = {
     "list": "a volume's folder, or a prefix",
     "show": "a dataset",
+    "check": "a dataset",
     "verify": "a dataset",
     "publish": "a sealed dataset's folder, and s3://BUCKET/PREFIX",
     "fetch": "a published dataset, and a folder",
@@ -98,30 +111,32 @@ def add_predict(commands: Commands) -> None:
         metavar="IMAGE",
         help="an image file, or a folder with images",
     )
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--job",
+        type=not_empty,
+        metavar="NAME",
+        help="the job in the working directory whose model classifies (default: the newest result)",
+    )
+    which.add_argument(
         "--model",
         type=path,
         metavar="FOLDER",
-        help="the folder of a result or of its job (default: the newest result)",
+        help="instead of --job, the folder of a result or of its job",
     )
-    parser.add_argument(
-        "--from",
-        type=path,
-        metavar="FILE",
-        help="a file that imagenetctl export wrote of this result",
-    )
-    add_workdir(parser, "where to find the newest result")
-    parser.add_argument(
-        "--top", type=int, metavar="N", help="number of classes to print (default: 5)"
-    )
-    add_output(parser, "a JSON list")
+    add_workdir(parser, "where to find the job or the newest result")
+    for title, group in PREDICT.groups.items():
+        add_group(parser, title, group, PREDICT.options)
 
 
 def _predict(arguments: argparse.Namespace) -> int:
-    model = arguments.model if arguments.model is not None else newest_model(arguments.workdir)
-    options = ["--model", str(model), "--output", arguments.output]
-    options += [*_given(arguments, "from", "top"), "--", *arguments.images]
-    return _start("imagenet-predict", options, environments.of_framework(framework_of(model)))
+    if arguments.job is not None:
+        model = model_of(arguments.job, arguments.workdir)
+    else:
+        model = arguments.model or newest_model(arguments.workdir)
+    chosen = written(PREDICT.options, vars(arguments))
+    options = ["--model", str(model), *chosen, "--", *arguments.images]
+    return start(PREDICT.name, options, environments.of_framework(framework_of(model)))
 
 
 def add_dataset(commands: Commands) -> None:
@@ -155,7 +170,7 @@ def _dataset(arguments: argparse.Namespace) -> int:
     variables = dict(os.environ)
     if arguments.secret is not None:
         variables[IMAGENET_CREDENTIALS] = str(arguments.secret)
-    return _start("imagenet-dataset", options, variables=variables)
+    return start("imagenet-dataset", options, variables=variables)
 
 
 def add_ledger(commands: Commands) -> None:
@@ -186,7 +201,7 @@ def _ledger(arguments: argparse.Namespace) -> int:
     options = [str(folder), "--output", arguments.output]
     dataset = arguments.dataset or _dataset_of(folder, arguments.workdir)
     options += [] if dataset is None else ["--dataset", str(dataset)]
-    return _start("imagenet-ledger", options)
+    return start("imagenet-ledger", options)
 
 
 def add_verify(commands: Commands) -> None:
@@ -217,7 +232,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     options = [str(arguments.result), *_given(arguments, "checkpoint", "steps")]
     options += ["--next-checkpoint"] if arguments.next_checkpoint else []
     environment = environments.of_framework(framework_of(arguments.result), strategy)
-    return _start("imagenet-verify", options, environment)
+    return start("imagenet-verify", options, environment)
 
 
 def add_export(commands: Commands) -> None:
@@ -255,7 +270,7 @@ def _export(arguments: argparse.Namespace) -> int:
     options = [str(arguments.result), *_given(arguments, "format", "into", "dataset")]
     options += ["--check"] if arguments.check else []
     environment = environments.of_framework(framework_of(arguments.result))
-    return _start("imagenet-export", options, environment)
+    return start("imagenet-export", options, environment)
 
 
 def _add_result(parser: argparse.ArgumentParser) -> None:
@@ -266,25 +281,25 @@ def _add_result(parser: argparse.ArgumentParser) -> None:
 
 def _given(arguments: argparse.Namespace, *options: str) -> list[str]:
     """Return the options that the user gave, as the program has them too."""
-    return given_options({f"--{option}": getattr(arguments, option) for option in options})
+    values = {option: getattr(arguments, option) for option in options}
+    # An option and its value are one argument, because a value may begin with a dash.
+    return [f"--{option}={value}" for option, value in values.items() if value is not None]
 
 
-def _start(
+def start(
     program: str,
     options: Sequence[str],
     environment: LocalEnvironment | None = None,
     variables: Mapping[str, str] | None = None,
+    output: int | None = None,
 ) -> int:
     """Run a program of the workloads; return the exit code of `imagenetctl`.
 
-    Args:
-        program: Its name.
-        options: Its command line.
-        environment: The environment of its framework; None for imagenetctl's own.
-        variables: Its environment variables; None for imagenetctl's own.
+    Without an environment, variables or output, those of imagenetctl itself serve.
     """
     found = environments.programs(environment).find(program, trains=True)
-    code = subprocess.run([str(found), *options], env=variables, check=False).returncode
+    command = [str(found), *options]
+    code = subprocess.run(command, env=variables, stdout=output, check=False).returncode
     return code if code in (exit_codes.SUCCESS, exit_codes.USAGE) else exit_codes.FAILED
 
 
@@ -304,19 +319,14 @@ def draw(*options: str | Path) -> str | None:
 
 
 def framework_of(model: Path) -> str:
-    """Return the framework in a result's result.json, or the default.
-
-    Args:
-        model: As for imagenet-predict: a result's folder, its result.json, or the job's folder.
-    """
+    """Return the framework in a result's result.json, or the default."""
     return str(result_of(model).get("framework", DEFAULT_FRAMEWORK))
 
 
 def result_of(model: Path) -> dict[str, Any]:
     """Return the content of a result's result.json; empty if it cannot be read.
 
-    Args:
-        model: As for `framework_of`.
+    `model` is as for imagenet-predict: a result's folder, its result.json, or the job's folder.
     """
     try:
         attempts = sorted(
@@ -324,9 +334,9 @@ def result_of(model: Path) -> dict[str, Any]:
             key=lambda file: (len(file.parent.name), file.parent.name),
             reverse=True,
         )
-        places = (model, model / RESULT_FILE, model / "model" / RESULT_FILE, *attempts)
+        places = (model, model / RESULT_FILE, model / MODEL_LINK / RESULT_FILE, *attempts)
         file = next(place for place in places if place.is_file())
-        written = json.loads(file.read_text(encoding="utf-8"))
+        written = json.loads(volume_files.read_bytes(file))
     except (OSError, ValueError, StopIteration):
         return {}  # imagenet-predict reports what is wrong with the folder
     return written if isinstance(written, dict) else {}
@@ -355,13 +365,39 @@ def newest_model(workdir: Path) -> Path:
     raise LocalError(f"no job has succeeded in {workdir} yet; {remedy}")
 
 
+def model_of(job: str, workdir: Path) -> Path:
+    """Return the model of a job in a working directory.
+
+    Raises:
+        LocalError: There is none, or the directory cannot be read.
+    """
+    model = workdir / "jobs" / job / MODEL_LINK
+    if Path(job).name == job and model.is_dir():
+        return model.resolve()
+    try:
+        known = sorted(link.parent.name for link in _links(workdir) if link.is_dir())
+    except OSError:
+        known = []
+    meant = nearest(job, known)
+    raise LocalError(
+        f"no job {job!r} has a model in {workdir}; "
+        + (
+            f"did you mean {meant}?"
+            if meant is not None
+            else f"jobs with a model: {', '.join(known)}"
+            if known
+            else "name another working directory with --workdir, or a result with --model"
+        )
+    )
+
+
 def _links(workdir: Path) -> list[Path]:
     """Return the links to models in a working directory, broken ones included, and folders."""
     try:
         folders = list((workdir / "jobs").iterdir())
     except FileNotFoundError:
         return []
-    models = (folder / "model" for folder in folders)
+    models = (folder / MODEL_LINK for folder in folders)
     return [model for model in models if model.is_symlink() or model.is_dir()]
 
 
@@ -386,7 +422,7 @@ def find_output(job: str, workdir: Path) -> Path:
 def _dataset_of(output: Path, workdir: Path) -> Path | None:
     """Return the sealed dataset that a job's result names, if it is in the working directory."""
     for result in sorted(output.glob(f"{EVERY_ATTEMPT}/{RESULT_FILE}")):
-        key = json.loads(result.read_bytes()).get("dataset", {}).get("key")
+        key = json.loads(volume_files.read_bytes(result)).get("dataset", {}).get("key")
         if key is not None:
             found = workdir.glob(f"volumes/*/{names.dataset_folder(key)}/dataset.json")
             return next((file.parent for file in found), None)

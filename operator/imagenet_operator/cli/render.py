@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import yaml
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.cli.arguments import Commands, add_command, not_empty, whole
 from imagenet_operator.manifests import preview
+from imagenet_spec.resource import ImageNetJob
 
 
 def add_parser(commands: Commands) -> None:
@@ -76,7 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[str]:
-    """Yield a line for each placeholder."""
     name = job.metadata.name
     yield f"The objects of {name}, in the order of creation."
     if job.metadata.uid == files.PLACEHOLDER_UID:

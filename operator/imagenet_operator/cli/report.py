@@ -1,42 +1,42 @@
 """`imagenetctl report NAME`: where the time of a job went, and what it cost.
 
 Reads `status.time` of a job of the working directory, or of a cluster. `imagenet-plot`, a program
-of the workloads, draws the plot, because this package does not require matplotlib.
+of the workloads, draws the plot, because this package does not require matplotlib. `report_page`
+writes the page.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import os
 import tempfile
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, Manifest, stored
-from imagenet_operator.api.status import Status
-from imagenet_operator.api.time_status import PHASES, TimeStatus, seconds_of
-from imagenet_operator.cli import exit_codes, programs
+from imagenet_operator.cli import exit_codes, local_resources, places, programs, report_page
 from imagenet_operator.cli.arguments import (
-    DEFAULT_WORKDIR,
     Commands,
     add_command,
     add_output,
-    add_workdir,
-    not_empty,
+    add_price,
+    not_negative,
     path,
 )
 from imagenet_operator.clusters.interface import LocalError
-from imagenet_operator.errors import ImageNetJobError
+from imagenet_operator.clusters.local.machine import Volumes
 from imagenet_operator.reconcile.policies import time_account
 from imagenet_operator.reconcile.policies.job_status import holds
+from imagenet_spec.errors import ImageNetJobError
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import Status
+from imagenet_spec.resource.time_status import PHASES, TimeStatus, seconds_of
 
 _EXAMPLES = """examples:
   imagenetctl report digits
-  imagenetctl report resnet50 --context production --namespace vision
+  imagenetctl report resnet50 -n vision
   imagenetctl report resnet50 --context production --price-per-gpu-hour 2.5 --watts-per-gpu 700
   imagenetctl report digits --output json
   imagenetctl report digits --plot time.png
+  imagenetctl report digits --html digits.html     with curves, classes, mistakes and images
 """
 
 
@@ -48,30 +48,40 @@ def add_parser(commands: Commands) -> None:
         run,
         summary="show where the time of a job went, its goodput and its cost",
         description="Show the seconds of a job by phase, its goodput, images, GPU-hours, cost and "
-        "energy.",
+        "energy; with --html also its curves, data and mistakes.",
         examples=_EXAMPLES,
     )
-    parser.add_argument("name", type=not_empty, metavar="NAME", help="the job's name")
-    add_workdir(parser, "working directory of the job's local run", default=None)
+    places.add_name(parser)
+    add_price(parser)
     parser.add_argument(
-        "--context",
-        metavar="NAME",
-        help="read the job on the cluster of this KUBECONFIG context, not on this machine",
+        "--watts-per-gpu", type=not_negative, metavar="WATTS", help="power of a GPU"
     )
-    parser.add_argument("--namespace", help="the namespace on the cluster (default: the context's)")
-    parser.add_argument(
-        "--price-per-gpu-hour", type=_rate, metavar="PRICE", help="price of a GPU for one hour"
-    )
-    parser.add_argument("--watts-per-gpu", type=_rate, metavar="WATTS", help="power of a GPU")
     add_output(parser, "a JSON object")
     parser.add_argument(
         "--plot", type=path, metavar="PNG", help="draw the phases into this file as well"
+    )
+    parser.add_argument(
+        "--html",
+        type=report_page.html_file,
+        metavar="FILE",
+        help="write the whole job into this .html file as well, which needs no network",
+    )
+    parser.add_argument(
+        "--volume",
+        type=local_resources.mapping,
+        action="append",
+        default=[],
+        metavar="CLAIM=PATH",
+        help="with --html, the folder of a claim if run had this option too; repeatable",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report; return the exit code."""
-    job = _read(arguments)
+    if arguments.volume and not places.is_local(arguments):
+        option = "--namespace" if arguments.context is None else "--context"
+        raise ImageNetJobError(f"--volume and {option}: write one of the two")
+    (job,) = places.read([arguments.name], arguments)
     time = job.status.time
     if time is None:
         raise ImageNetJobError(
@@ -87,6 +97,14 @@ def run(arguments: argparse.Namespace) -> int:
             reason = programs.draw("--time", file.name, "--output", arguments.plot)
         if reason is not None:
             raise LocalError(f"--plot: {reason}")
+    if arguments.html is not None:
+        if not places.is_local(arguments):
+            contents = report_page.of_cluster(job, found)
+        else:
+            workdir = local_resources.resolved(places.workdir_of(arguments))
+            folders = Volumes(workdir / "volumes", dict(arguments.volume))
+            contents = report_page.of_machine(job, found, folders, workdir)
+        report_page.write(contents, arguments.html)
     return exit_codes.SUCCESS
 
 
@@ -95,11 +113,7 @@ def document(
 ) -> dict[str, Any]:
     """Return the report for scripts.
 
-    Args:
-        job: With its status.
-        time: Its account.
-        price: Of a GPU for one hour; None leaves the cost out.
-        watts: Of a GPU; None leaves the energy out.
+    The price is of a GPU for one hour, the watts are of a GPU; None leaves cost or energy out.
     """
     spent = seconds_of(time.phases)
     phases = {name: spent[name] for name in _ORDER if name in spent}
@@ -147,33 +161,33 @@ def images(status: Status) -> int | None:
     return int(done) * dataset.images.train if done.isdecimal() else None
 
 
-def text(found: dict[str, Any]) -> str:
+def text(report: dict[str, Any]) -> str:
     """Return the report for people."""
-    whole = found["seconds"]
+    whole = report["seconds"]
     rows = [
         (name, f"{seconds:,.1f} s", f"{seconds / whole:.1%}" if whole else "")
-        for name, seconds in found["phases"].items()
+        for name, seconds in report["phases"].items()
     ]
     rows.append(("sum", f"{whole:,.1f} s", ""))
     wide, number = (max(len(row[column]) for row in rows) for column in (0, 1))
     lines = [f"{name:<{wide}}  {spent:>{number}}  {part:>6}".rstrip() for name, spent, part in rows]
     totals = {
-        "goodput": None if found["goodput"] is None else f"{found['goodput']:.1%}",
-        "checkpoint": "none: no step is kept" if "keepsNothing" in found else None,
-        "lost steps": f"{found['lostStepSeconds']:,.1f} s since the newest checkpoint"
-        if "lostStepSeconds" in found
+        "goodput": None if report["goodput"] is None else f"{report['goodput']:.1%}",
+        "checkpoint": "none: no step is kept" if "keepsNothing" in report else None,
+        "lost steps": f"{report['lostStepSeconds']:,.1f} s since the newest checkpoint"
+        if "lostStepSeconds" in report
         else None,
-        "images": None if found["images"] is None else f"{found['images']:,}",
-        "attempts": str(found["attempts"]),
-        "loop CPU": f"{1000 * found['loopCpuSeconds']:,.2f} ms a step"
-        if "loopCpuSeconds" in found
+        "images": None if report["images"] is None else f"{report['images']:,}",
+        "attempts": str(report["attempts"]),
+        "loop CPU": f"{1000 * report['loopCpuSeconds']:,.2f} ms a step"
+        if "loopCpuSeconds" in report
         else None,
-        "stall": f"{1000 * found['checkpointStallSeconds']:,.0f} ms a checkpoint"
-        if "checkpointStallSeconds" in found
+        "stall": f"{1000 * report['checkpointStallSeconds']:,.0f} ms a checkpoint"
+        if "checkpointStallSeconds" in report
         else None,
-        "GPU-hours": f"{found['gpuHours']:,.2f}",
-        "cost": f"{found['cost']:,.2f}" if "cost" in found else None,
-        "energy": f"{found['kilowattHours']:,.2f} kWh" if "kilowattHours" in found else None,
+        "GPU-hours": f"{report['gpuHours']:,.2f}",
+        "cost": f"{report['cost']:,.2f}" if "cost" in report else None,
+        "energy": f"{report['kilowattHours']:,.2f} kWh" if "kilowattHours" in report else None,
     }
     known = {name: value for name, value in totals.items() if value is not None}
     column = max(map(len, known))
@@ -184,53 +198,3 @@ def text(found: dict[str, Any]) -> str:
 _OPERATOR_FIRST = ("queued", "queueing", "fetching", "preparing", "suspended", "pulling")
 _ORDER = (*_OPERATOR_FIRST, *(name for name in PHASES if name not in _OPERATOR_FIRST))
 """Phases in the order of a job."""
-
-
-def _read(arguments: argparse.Namespace) -> ImageNetJob:
-    if arguments.context is not None:
-        if arguments.workdir is not None:
-            raise ImageNetJobError("--workdir and --context: write one of the two")
-        return asyncio.run(_on_cluster(arguments.context, arguments.namespace, arguments.name))
-    if arguments.namespace is not None:
-        raise ImageNetJobError("--namespace: only a cluster has namespaces; add --context")
-    workdir = arguments.workdir or DEFAULT_WORKDIR
-    file = workdir / "jobs" / arguments.name / "job.json"
-    try:
-        found: Manifest = json.loads(file.read_text(encoding="utf-8"))["job"]
-    except FileNotFoundError as error:
-        raise LocalError(
-            f"{workdir} has no job {arguments.name!r}; name another working directory with "
-            "--workdir, or a cluster with --context"
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LocalError(f"cannot read {file}: {error}") from error
-    return stored.read(found).job
-
-
-async def _on_cluster(context: str, namespace: str | None, name: str) -> ImageNetJob:
-    # Imported here, because other commands need no API client and would start more slowly.
-    from imagenet_operator.clusters.kubernetes import login, objects
-    from imagenet_operator.clusters.kubernetes.client import ApiError, Client
-
-    found = login.of_context(context, os.environ)
-    place = namespace or found.namespace
-    async with Client(found) as client:
-        try:
-            return stored.read(await client.get(objects.JOB.path(place, name))).job
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            raise ImageNetJobError(
-                f"the namespace {place!r} of the context {context!r} has no job {name!r}; name "
-                "another one with --namespace"
-            ) from error
-
-
-def _rate(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0; write 2.5")
-    return value

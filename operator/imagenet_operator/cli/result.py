@@ -11,18 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import Condition
 from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.epoch_log import EpochLog
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
 from imagenet_operator.clusters.local.kubelet import tail
 from imagenet_operator.clusters.local.machine import Volumes
 from imagenet_operator.manifests import names, volumes
 from imagenet_operator.reconcile.policies import data_wait
-from imagenet_operator.reconcile.policies.job_status import find, holds
+from imagenet_operator.reconcile.policies.job_status import EARLY_STOPPED, find, holds
 from imagenet_operator.reconcile.types import Event
+from imagenet_operator.reconcile.uploads import UPLOADED
+from imagenet_spec import volume_files
+from imagenet_spec.curves import Epoch
 from imagenet_spec.names import EVENTS_FILE, EVERY_ATTEMPT, RESULT_FILE, attempt_folder
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import Condition
 
 _CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
 _LOG_BYTES = 4096
@@ -41,13 +45,10 @@ class Result:
     """The end of a run.
 
     Attributes:
-        job: With its last status.
-        seconds: The duration of this run.
         results: The folder of everything that the job's workers wrote.
-        model: The folder of the trained model, or None.
-        training: The content of result.json, or empty.
         dataset: The folder of the dataset, or None if its key is not known.
         log: The log of the pod that failed first, or None.
+        epoch: The epoch of the model: the last one that was trained, or the best; or None.
     """
 
     job: ImageNetJob
@@ -57,6 +58,7 @@ class Result:
     training: dict[str, Any]
     dataset: Path | None
     log: Path | None
+    epoch: Epoch | None
 
     @property
     def succeeded(self) -> bool:
@@ -83,19 +85,24 @@ class Result:
         return ready is not None and ready.reason == "Reused"
 
 
-def collect(job: ImageNetJob, found: Volumes, seconds: float, log: Path | None) -> Result:
-    """Read the result of a run from the volumes.
-
-    Args:
-        job: With its last status.
-        found: The volumes.
-        seconds: The duration of the run.
-        log: The log of the pod that failed first.
-    """
-    mount = volumes.output(job) or volumes.data(job)
-    folder = found.path(mount.claim) / names.output_folder(job.metadata.name, job.metadata.uid)
+def collect(job: ImageNetJob, folders: Volumes, seconds: float, log: Path | None) -> Result:
+    """Read the result of a run from the volumes."""
+    folder = folder_of(job, folders)
     model, training = _newest_result(job, folder)
-    return Result(job, seconds, folder, model, training, _dataset(job, found), log)
+    is_own = environments.command_of(job) is not None
+    epochs = [] if is_own else EpochLog(folder).new(is_end=True)
+    dataset = _dataset(job, folders)
+    best = (training.get("best") or {}).get("epoch")
+    trained = [item for item in epochs if item.loss is not None and best in (None, item.number)]
+    return Result(
+        job, seconds, folder, model, training, dataset, log, trained[-1] if trained else None
+    )
+
+
+def folder_of(job: ImageNetJob, folders: Volumes) -> Path:
+    """Return the folder of everything that a job's workers write."""
+    mount = volumes.output(job) or volumes.data(job)
+    return folders.path(mount.claim) / names.output_folder(job.metadata.name, job.metadata.uid)
 
 
 def interruption(end: Result) -> str:
@@ -141,7 +148,7 @@ def with_checkpoint(end: Result) -> ImageNetJob:
 def _last_reported_step(attempt: Path) -> tuple[int, int]:
     """Return the epoch, from 0, and the finished batches of it that an attempt reported last."""
     try:
-        lines = (attempt / EVENTS_FILE).read_text(errors="replace").splitlines()
+        lines = volume_files.read_text(attempt / EVENTS_FILE).splitlines()
     except OSError:
         return 0, 0
     for line in reversed(lines):
@@ -164,17 +171,17 @@ def _newest_result(job: ImageNetJob, folder: Path) -> tuple[Path | None, dict[st
     for attempt in range(newest, -1, -1):
         path = folder / attempt_folder(attempt) / RESULT_FILE
         if path.is_file():
-            document = json.loads(path.read_bytes())
+            document = json.loads(volume_files.read_bytes(path))
             # That of --test-io has no model.
             return path.parent if document.get("model") else None, document
     return None, {}
 
 
-def _dataset(job: ImageNetJob, found: Volumes) -> Path | None:
+def _dataset(job: ImageNetJob, folders: Volumes) -> Path | None:
     claim = volumes.dataset_claim(job)
     if claim is None:
         return None
-    root = found.path(claim)
+    root = folders.path(claim)
     sealed, status = job.spec.dataset.sealed_path, job.status.listed
     if sealed is not None:
         return root / sealed
@@ -184,10 +191,7 @@ def _dataset(job: ImageNetJob, found: Volumes) -> Path | None:
 def link_model(result: Result, link: Path, workdir: Path) -> None:
     """Link the newest model in the job's folder, for `imagenetctl predict`.
 
-    Args:
-        result: The end of the run.
-        link: The path of the link.
-        workdir: Links inside it are relative, so that it can be moved.
+    Links inside the working directory are relative, so that it can be moved.
 
     Raises:
         LocalError: The link cannot be made.
@@ -211,8 +215,8 @@ def link_model(result: Result, link: Path, workdir: Path) -> None:
         ) from error
 
 
-def as_text(result: Result) -> str:
-    """Return the summary of a run that succeeded."""
+def as_text(result: Result, plot: Path | None = None) -> str:
+    """Return the summary of a run that succeeded, with the file of its plot."""
     status, training = result.job.status, result.job.status.training
     rows: dict[str, str] = {}
     if validation := result.training.get("validation"):
@@ -220,6 +224,17 @@ def as_text(result: Result) -> str:
         rows["accuracy"] = (
             f"top-1 {validation['top1']:.4f}, top-5 {validation['top5']:.4f} {images}"
         )
+    losses = {
+        "training": None if result.epoch is None else result.epoch.loss,
+        "validation": (validation or {}).get("loss"),
+    }
+    known = [f"{loss:.4f} {name}" for name, loss in losses.items() if loss is not None]
+    rows["loss"] = ", ".join(known)
+    ended = find(status.conditions, "Succeeded")
+    if ended is not None and ended.reason == EARLY_STOPPED:
+        rows["stopped"] = ended.message
+    if best := result.training.get("best"):
+        rows["best"] = f"epoch {best['epoch']}, by validation {best['metric']}"
     if training is not None and training.images_per_second and result.training.get("reading"):
         rows["reading"] = f"{training.images_per_second:,.1f} images/s"
     wait = None if training is None else training.data_wait
@@ -229,6 +244,8 @@ def as_text(result: Result) -> str:
         rows["results"] = str(result.results)
     else:
         rows["model"] = str(result.model or "none")
+    if (uploaded := find(status.conditions, UPLOADED)) is not None:
+        rows["upload"] = uploaded.message
     if result.dataset is not None:
         key = status.listed.key[:12] if status.listed is not None else result.dataset.name
         reused = f" (dataset {key} reused)" if result.is_reused else ""
@@ -239,9 +256,12 @@ def as_text(result: Result) -> str:
         rows["codec"] = decision.codec or ""
     if status.dataset is not None and status.dataset.left_out:
         rows["left out"] = status.dataset.left_out
+    if status.dataset is not None and status.dataset.findings:
+        rows["findings"] = "; ".join(status.dataset.findings)
     rows["restarts"] = f"{status.restarts}"
     if status.disruptions:
         rows["restarts"] += f", and {status.disruptions} after interruptions"
+    rows["plot"] = "" if plot is None else str(plot)
     if result.model is not None:
         rows["try it"] = f"imagenetctl predict IMAGE --model {result.model}"
     head = f"{result.job.metadata.name} succeeded in {result.seconds:.0f} s"
@@ -295,11 +315,16 @@ def as_json(result: Result) -> dict[str, Any]:
             "folder": str(result.dataset) if result.dataset else None,
             "reused": result.is_reused,
             "decision": decision.to_manifest() if decision else None,
+            "findings": list(status.dataset.findings or ()) if status.dataset else [],
         },
         "model": {"folder": str(result.model), **result.training.get("model", {})}
         if result.model
         else None,
         "validation": result.training.get("validation"),
+        "loss": None if result.epoch is None else result.epoch.loss,
+        "epochs": result.training.get("epochs"),
+        "best": result.training.get("best"),
+        "earlyStop": result.training.get("earlyStop"),
         "imagesPerSecond": status.training.images_per_second if status.training else None,
         "dataWait": status.training.data_wait.to_manifest()
         if status.training and status.training.data_wait

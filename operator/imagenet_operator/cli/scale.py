@@ -12,12 +12,12 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from imagenet_operator.api import Manifest
 from imagenet_operator.cli import files, local_resources, run
 from imagenet_operator.cli.arguments import Commands, add_command, add_job_file
 from imagenet_operator.cli.sweep import Here, Report, Runner
-from imagenet_operator.errors import ImageNetJobError
-from imagenet_operator.scaling import networks, points, variants
+from imagenet_operator.scaling import points, variants
+from imagenet_spec.errors import ImageNetJobError
+from imagenet_spec.resource import Manifest
 
 Item = TypeVar("Item")
 
@@ -64,7 +64,6 @@ def add_parser(commands: Commands) -> None:
 
 
 def _add_points(parser: argparse.ArgumentParser) -> None:
-    """Declare what the points differ in."""
     parser.add_argument(
         "--workers",
         type=_numbers,
@@ -88,7 +87,7 @@ def _add_points(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--networks",
-        type=_list_of(networks.read),
+        type=_list_of(variants.read_network),
         default=(),
         metavar="NAME,NAME…",
         help="networks to compare, each NETWORK or NETWORK-LAYERS such as resnet-50 "
@@ -134,7 +133,6 @@ def sweep(arguments: argparse.Namespace) -> int:
 
 
 def _sizes(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[points.Size, ...]]:
-    """Return the sizes of the points, each with the ways to have it."""
     workers, gpus = arguments.workers, arguments.gpu_numbers
     if workers is None and gpus is None:
         raise ImageNetJobError("--workers or --gpus is missing; write --workers 1,2,4")

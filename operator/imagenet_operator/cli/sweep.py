@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from imagenet_operator.api import ImageNetJob, parse
 from imagenet_operator.cli import local_resources, programs, result, run
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.clusters.interface import LocalError
@@ -22,6 +21,9 @@ from imagenet_operator.clusters.local.state import JobFolder
 from imagenet_operator.scaling import table
 from imagenet_operator.scaling.points import Point, PointStatus, point_status
 from imagenet_operator.scaling.table import Measured, Row, rows
+from imagenet_spec.names import MODEL_LINK
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.validate import parse
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,6 @@ class Outcome:
     """The outcome of one point: measured, failed, or interrupted.
 
     Attributes:
-        point: The point.
-        measured: Its figures, if it succeeded.
-        failure: Why it failed, or None.
         is_old: Whether it was done before this command started.
         document: The JSON result, if the point ran now.
     """
@@ -52,15 +51,8 @@ def by_status(point: Point, job: ImageNetJob) -> Measured:
     """Return the figures of a point that succeeded, from its job's status."""
     training = job.status.training
     assert training is not None
-    return Measured(
-        point.strategy,
-        point.workers,
-        training.clock.seconds,
-        training.images_per_second,
-        None if training.accuracy is None else training.accuracy.validation,
-        point.network,
-        gpus=point.gpus,
-    )
+    accuracy = None if training.accuracy is None else training.accuracy.validation
+    return Measured(point, training.clock.seconds, training.images_per_second, accuracy)
 
 
 class Runner(Protocol):
@@ -83,10 +75,7 @@ class Runner(Protocol):
 class Here:
     """Runs points one after the other, in one working directory; a `Runner`.
 
-    Args:
-        resources: The part of this machine that they may use.
-        claim: The claim to create for the shared dataset; None if the manifest names one.
-        output: The display, as --output of `imagenetctl run`.
+    Without a `claim`, the manifest names that of the shared dataset.
     """
 
     def __init__(self, resources: LocalResources, claim: str | None, output: str) -> None:
@@ -111,7 +100,7 @@ class Here:
             found = result.collect(former, self._resources.volumes, 0.0, None)
             measured = _measured(point, found)
             # The link of a deleted result is broken.
-            is_lost = found.model is None and (folder.path / "model").is_symlink()
+            is_lost = found.model is None and (folder.path / MODEL_LINK).is_symlink()
             # A program of the user's own may leave no speed.
             if measured.images_per_second is not None or not is_lost:
                 return Outcome(point, measured, is_old=True)
@@ -137,39 +126,25 @@ def _measured(point: Point, end: result.Result) -> Measured:
         return by_status(point, end.job)
     training = end.job.status.training
     assert training is not None
-    return Measured(
-        point.strategy,
-        point.workers,
-        training.clock.seconds,
-        end.training.get("train", {}).get("imagesPerSecond"),
-        (end.training.get("validation") or {}).get("top1"),
-        point.network,
-        _model_bytes(end.model, end.training),
-        point.gpus,
-    )
-
-
-def _model_bytes(folder: Path, training: dict[str, Any]) -> int | None:
-    """Return the size of the model's files, which result.json names; None without any."""
-    named = [folder / name for name in (training.get("model") or {}).values()]
+    # The files of the model, which result.json names.
+    named = [end.model / name for name in (end.training.get("model") or {}).values()]
     files = [
         file
         for path in named
         for file in ([path] if path.is_file() else path.rglob("*"))
         if file.is_file()
     ]
-    return sum(file.stat().st_size for file in files) or None
+    return Measured(
+        point,
+        training.clock.seconds,
+        end.training.get("train", {}).get("imagesPerSecond"),
+        (end.training.get("validation") or {}).get("top1"),
+        sum(file.stat().st_size for file in files) or None,
+    )
 
 
 class Report:
-    """Prints the results of a sweep, and writes them into the working directory.
-
-    Args:
-        folder: The folder of the table and the plot.
-        name: The sweep's name, which is the manifest's.
-        output: "text" for people, "json" for scripts.
-        points: All points to run.
-    """
+    """Prints the results of a sweep, and writes them into the working directory."""
 
     def __init__(self, folder: Path, name: str, output: str, points: Sequence[Point]) -> None:
         self._json = output == "json"
@@ -201,11 +176,7 @@ class Report:
             _write(self._path("md"), table.as_markdown(self._rows))
 
     def conclude(self, remedy: Callable[[Sequence[str]], str]) -> int:
-        """Show the table and draw the plot; return the exit code.
-
-        Args:
-            remedy: Returns how to run failed jobs again.
-        """
+        """Show the table and draw the plot; return the exit code."""
         if self._rows and not self._json:
             print(table.as_text(self._rows), flush=True)
         plot = self._plot() if self._rows else None

@@ -15,16 +15,18 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from imagenet_operator.api import ImageNetJob, Manifest, parse, stored
 from imagenet_operator.cli.sweep import Outcome, by_status
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.login import Connection
-from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.job_status import find
 from imagenet_operator.scaling.points import Point, PointStatus, point_status
+from imagenet_spec import stored
+from imagenet_spec.errors import ImageNetJobError
+from imagenet_spec.resource import ImageNetJob, Manifest
+from imagenet_spec.validate import parse
 
 _CLAIM = objects.BY_NAME["PersistentVolumeClaim"]
 _POLL_SECONDS = 2.0
@@ -42,13 +44,7 @@ Answer = TypeVar("Answer")
 class OnCluster:
     """Runs points one after the other, in one namespace; a `Runner`.
 
-    Args:
-        connection: The connection to the API server.
-        namespace: The namespace of the jobs.
-        manifest: The manifest of the sweep, which describes the dataset's volume.
-        context: The KUBECONFIG context.
-        poll_seconds: The seconds between two reads of a job.
-        outage_seconds: The longest outage of the API server that a wait survives, in seconds.
+    An outage of the API server of up to `outage_seconds` ends no wait.
     """
 
     def __init__(

@@ -16,19 +16,18 @@ import sys
 from dataclasses import asdict
 from typing import get_args
 
-from imagenet_operator.api import (
+from imagenet_operator.cli import exit_codes, files
+from imagenet_operator.cli.arguments import Commands, add_command, add_output, not_empty
+from imagenet_spec.errors import Problem, UnreadableManifest
+from imagenet_spec.resource import (
     ImageNetJob,
-    Problem,
     elastic_workers,
     extra_arguments,
     networks,
-    parse,
     worker_memory,
 )
-from imagenet_operator.api.templates import STANDARD, TemplateProfile
-from imagenet_operator.cli import exit_codes, files
-from imagenet_operator.cli.arguments import Commands, add_command, add_output, not_empty
-from imagenet_operator.errors import UnreadableManifest
+from imagenet_spec.resource.templates import STANDARD, TemplateProfile
+from imagenet_spec.validate import parse
 
 
 def add_parser(commands: Commands) -> None:
@@ -67,11 +66,30 @@ def run(arguments: argparse.Namespace) -> int:
     reports: dict[str, _Report] = {}
     jobs: dict[str, _Jobs] = {}
     for name in arguments.files:
-        reports[name], jobs[name] = _check(name, arguments.template_profile)
+        try:
+            documents = files.documents(name)
+        except UnreadableManifest as error:
+            reports[name], jobs[name] = [[Problem("", error.message, None, "document")]], {}
+            continue
+        report = reports[name] = [
+            files.problems(document, arguments.template_profile) for document in documents
+        ]
+        checked = enumerate(zip(documents, report, strict=True), start=1)
+        jobs[name] = {number: parse(document) for number, (document, found) in checked if not found}
     if arguments.output == "json":
         _print_json(reports, jobs)
     else:
-        _print_lines(reports, jobs)
+        for file, report in reports.items():
+            for line in files.lines(file, report) or [f"{file}: valid"]:
+                print(line)
+            several = len(report) > 1
+            for number, memory in _memory(jobs[file]).items():
+                document = f" document {number}:" if several else ""
+                print(f"{file}:{document} a worker reads and saves with {memory}")
+            for number, counts in _counts(jobs[file]).items():
+                document = f" document {number}:" if several else ""
+                numbers = ", ".join(map(str, counts))
+                print(f"{file}:{document} an attempt may have {numbers} workers")
     for name, found in jobs.items():
         for job in found.values():
             training = job.spec.training
@@ -90,17 +108,6 @@ _Jobs = dict[int, ImageNetJob]
 """The jobs of the good documents of a file, by the documents' numbers."""
 
 
-def _check(file: str, profile: TemplateProfile) -> tuple[_Report, _Jobs]:
-    """Return the problems of a file, and its good documents."""
-    try:
-        documents = files.documents(file)
-    except UnreadableManifest as error:
-        return [[Problem("", error.message, None, "document")]], {}
-    report = [files.problems(document, profile) for document in documents]
-    checked = enumerate(zip(documents, report, strict=True), start=1)
-    return report, {number: parse(document) for number, (document, found) in checked if not found}
-
-
 def _counts(jobs: _Jobs) -> dict[int, tuple[int, ...]]:
     """Return the numbers of workers of the elastic jobs, by document."""
     trainings = {number: job.spec.training for number, job in jobs.items()}
@@ -115,20 +122,6 @@ def _memory(jobs: _Jobs) -> dict[int, worker_memory.WorkerMemory]:
     """Return what reading and saving take in a worker, by document."""
     figures = {number: worker_memory.of_fewest_workers(job) for number, job in jobs.items()}
     return {number: figure for number, figure in figures.items() if figure is not None}
-
-
-def _print_lines(reports: dict[str, _Report], jobs: dict[str, _Jobs]) -> None:
-    for file, report in reports.items():
-        for line in files.lines(file, report) or [f"{file}: valid"]:
-            print(line)
-        several = len(report) > 1
-        for number, memory in _memory(jobs[file]).items():
-            document = f" document {number}:" if several else ""
-            print(f"{file}:{document} a worker reads and saves with {memory}")
-        for number, counts in _counts(jobs[file]).items():
-            document = f" document {number}:" if several else ""
-            found = ", ".join(map(str, counts))
-            print(f"{file}:{document} an attempt may have {found} workers")
 
 
 def _print_json(reports: dict[str, _Report], jobs: dict[str, _Jobs]) -> None:

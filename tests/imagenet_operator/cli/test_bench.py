@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.cli.bench import explain
+from imagenet_operator.cli import files
+from imagenet_operator.cli.bench import RUNS, Speeds, explain, job_name, job_of, judge
 from imagenet_operator.cli.result import Result
 from imagenet_operator.reconcile.policies import data_wait
-from imagenet_operator.scaling import bottleneck
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.fields import JOB_NAME_MAXIMUM
 from support import job_table, stand_ins
 from support.programs import SCRIPTS, call
+from support.sentences import assert_says
 from support.stand_ins import Finished, Workplace
 
 TINY: dict[str, Any] = {
@@ -54,11 +56,8 @@ def test_the_slower_part_is_named(workplace: Workplace) -> None:
     assert finished.code == 0, finished.errors
     *rows, sentence = finished.output.splitlines()
     assert [row.split()[-1] for row in rows[-3:]] == ["500.0", "600.0", "450.0"]
-    assert sentence == (
-        "Reading is the bottleneck: reading gives 500 images/s, the network takes 600, so the "
-        "network waits at least 17 % of the time; most of it for records to be read: use a faster "
-        "volume in spec.dataset.volume."
-    )
+    figures = ("500 images/s", "600", "17 %")
+    assert_says(sentence, "Reading is the bottleneck", *figures, "faster volume", "dataset.volume")
     packs = [name for name in workplace.pods() if "pack" in name]
     assert len(packs) == 2
     assert all("bench-reading" in name for name in packs)
@@ -115,9 +114,9 @@ def speeds_and_cause(
     """What is said of a job on GPUs whose network is slower than its reading of 500 images/s."""
     workers = {"replicas": 1, "gpus": 1}
     job = ImageNetJob.model_validate(job_table.manifest(training={"workers": workers}))
-    end = Result(job, 1.0, Path(), None, {"train": {"measured": steps}}, None, None)
-    speeds = bottleneck.Speeds(500.0, network, network)
-    return explain(speeds, bottleneck.judge(speeds).bottleneck, {"network": end})
+    end = Result(job, 1.0, Path(), None, {"train": {"measured": steps}}, None, None, None)
+    speeds = Speeds(500.0, network, network)
+    return explain(speeds, judge(speeds).bottleneck, {"network": end})
 
 
 @pytest.mark.parametrize(
@@ -142,3 +141,51 @@ def test_a_network_that_is_slower_waits_for_launches_or_not(
 
 def test_where_neither_part_is_slower_nothing_is_explained() -> None:
     assert speeds_and_cause({}, 500.0) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("reading", "network", "bottleneck", "words"),
+    [
+        (9000, 12000, "reading", "so the network waits at least 25 % of the time"),
+        (12000, 9000, "network", "The network is the bottleneck: reading gives 12,000 images/s"),
+        (899, 1000, "reading", "waits at least 10 %"),
+        (901, 1000, None, "differ by less than 10 %"),
+        (1000, 901, None, "differ by less than 10 %"),
+        (1000, 899, "network", "the network takes 899"),
+        (1000, 1000, None, "Neither"),
+    ],
+)
+def test_the_slower_part_is_the_bottleneck(
+    reading: float, network: float, bottleneck: str | None, words: str
+) -> None:
+    verdict = judge(Speeds(reading, network, both=min(reading, network)))
+
+    assert verdict.bottleneck == bottleneck
+    assert words in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("run", "options"),
+    [("reading", ["--test-io", "1"]), ("network", ["--benchmark", "1"]), ("both", [])],
+)
+def test_a_run_is_the_job_with_few_batches_on_the_shared_dataset(
+    run: str, options: list[str]
+) -> None:
+    manifest: dict[str, Any] = stand_ins.job(training={"extraArgs": ["--seed", "1"]})
+    manifest["spec"]["training"]["optimizer"] = {"stepEpochs": [5], "warmupEpochs": 3}
+
+    job = job_of(manifest, run, 7)
+
+    training = job["spec"]["training"]
+    assert training["extraArgs"] == ["--seed", "1", *options, "--max-batches", "7"]
+    assert job["spec"]["dataset"]["volume"] == {"claimName": "digits-dataset"}
+    assert files.problems(job) == []
+    assert manifest["spec"]["training"]["extraArgs"] == ["--seed", "1"]
+
+
+def test_names_fit_and_differ() -> None:
+    bases = ["a" * JOB_NAME_MAXIMUM, "a" * (JOB_NAME_MAXIMUM - 1) + "b", "digits"]
+    found = [job_name(base, run) for base in bases for run in RUNS]
+    assert len(set(found)) == len(found)
+    assert max(map(len, found)) <= JOB_NAME_MAXIMUM
+    assert "digits-bench-reading" in found

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from support.programs import SCRIPTS
 from support.remote_preparation import write_secret
+from support.sentences import assert_says
 from support.tiny_dataset import write_dataset
 
 
@@ -44,6 +45,4 @@ def test_the_secret_reaches_the_program(tmp_path: Path) -> None:
 def test_a_value_that_begins_with_a_dash_is_judged_by_the_program(tmp_path: Path) -> None:
     secret = write_secret(tmp_path / "keys", AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="y")
     found = call("show", "s3://datasets/imagenet", "--endpoint=-x", "--secret", secret)
-    assert found.stderr == (
-        "imagenet-dataset: error: endpoint: must be https://HOST or http://HOST, not '-x'\n"
-    )
+    assert_says(found.stderr, "imagenet-dataset: error: endpoint: ", "https://HOST", "'-x'")

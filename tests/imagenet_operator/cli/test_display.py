@@ -3,21 +3,26 @@
 import io
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from imagenet_operator.api.figures import SPEED
-from imagenet_operator.api.status import Status
-from imagenet_operator.cli.display import JsonLines, Lines, Terminal
-from imagenet_operator.cli.progress import Bar, bars
+from imagenet_operator.cli.display import Bar, JsonLines, Lines, Terminal, bars
 from imagenet_operator.clusters.local.runner import View
-from imagenet_operator.reconcile.preparation_sample import Preparation
+from imagenet_operator.reconcile.sample import Preparation
 from imagenet_operator.reconcile.types import Event, Observed, PreparationJob
+from imagenet_spec.curves import Epoch
+from imagenet_spec.events import Validated
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.figures import SPEED
+from imagenet_spec.resource.status import Status
 from support import job_table, samples
 
+DOCS = Path(__file__).parents[3] / "docs" / "running-locally.md"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DATASET = {
     "key": "k",
@@ -119,7 +124,7 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
                     250,
                     1000,
                     "images",
-                    "1/4 shards, 1,000 requests, 107 MiB, at least 9 seconds",
+                    "1 of 4 shards are done; 1,000 requests, 107 MiB, at least 9 seconds",
                 ),
             ],
         ),
@@ -127,14 +132,20 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
             view(INDEXED, prepared("pack", succeeded=1), dataset={**DATASET, "shards": 10}),
             [
                 Bar("index", 1000, 1000, "images", "9 classes, 1 dropped", is_finished=True),
-                Bar("pack", 100, 1000, "images", "1/10 shards with validation"),
+                Bar(
+                    "pack",
+                    100,
+                    1000,
+                    "images",
+                    "1 of 10 shards are done; 8 have training images, 2 validation images",
+                ),
             ],
         ),
         (
             view(INDEXED, prepared("pack", succeeded=1), dataset=DATASET),
             [
                 Bar("index", 1000, 1000, "images", "9 classes, 1 dropped", is_finished=True),
-                Bar("pack", 250, 1000, "images", "1/4 shards"),
+                Bar("pack", 250, 1000, "images", "1 of 4 shards are done"),
             ],
         ),
         (
@@ -143,7 +154,7 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
                 sample={"preparation": {"pack": Preparation(images=100, planned=250)}},
                 dataset=DATASET,
             ),
-            [Bar("pack", 350, 1000, "images", "1/4 shards")],
+            [Bar("pack", 350, 1000, "images", "1 of 4 shards are done")],
         ),
         (
             view(
@@ -151,7 +162,7 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
                 sample={"preparation": {"pack": Preparation(images=900)}},
                 dataset=DATASET,
             ),
-            [Bar("pack", 1000, 1000, "images", "3/4 shards")],
+            [Bar("pack", 1000, 1000, "images", "3 of 4 shards are done")],
         ),
         (
             view(prepared("seal"), dataset=DATASET),
@@ -175,7 +186,17 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
                 sample={**TRAINING, "accuracy": 0.5, "images_per_second": 99.0},
                 true="DatasetReady",
             ),
-            [Bar("train", 70, 1800, "batches", "epoch 4/90, top-1 0.500, batch 10/20", 99.0)],
+            [
+                Bar(
+                    "train",
+                    70,
+                    1800,
+                    "batches",
+                    "epoch 4/90, batch 10/20",
+                    99.0,
+                    figures="top-1 0.500",
+                )
+            ],
         ),
         (
             view(training={"attempt": 0, "dataWait": WAIT}, sample=TRAINING, true="DatasetReady"),
@@ -195,7 +216,12 @@ TRAINING = {"attempt": 0, "epoch": 3, "epochs": 90, "batch": 10, "batches_per_ep
                 sample={**TRAINING, "validation_accuracy": 0.75},
                 true="DatasetReady Succeeded",
             ),
-            [Bar("train", 90, 90, "epochs", "validation 0.750", is_finished=True)],
+            [Bar("train", 90, 90, "epochs", is_finished=True, figures="validation 0.750")],
+        ),
+        (
+            # After early stopping.
+            view(training={"attempt": 0, "epoch": 7}, true="DatasetReady Succeeded"),
+            [Bar("train", 8, 8, "epochs", "", is_finished=True)],
         ),
     ],
 )
@@ -219,15 +245,95 @@ def test_lines_are_sparse() -> None:
                 lines.show(training(epoch, batch))
 
     assert [line for line in written if line.startswith("pack")] == [
-        "pack: 10 of 1,000 images (0/4 shards)",
-        "pack: 250 of 1,000 images (0/4 shards)",
-        "pack: 500 of 1,000 images (0/4 shards)",
-        "pack: 750 of 1,000 images (0/4 shards)",
-        "pack: 1,000 of 1,000 images (0/4 shards)",
+        "pack: 10 of 1,000 images (0 of 4 shards are done)",
+        "pack: 250 of 1,000 images (0 of 4 shards are done)",
+        "pack: 500 of 1,000 images (0 of 4 shards are done)",
+        "pack: 750 of 1,000 images (0 of 4 shards are done)",
+        "pack: 1,000 of 1,000 images (0 of 4 shards are done)",
     ]
     assert [line for line in written if line.startswith("train")] == [
-        f"train: epoch {epoch}/90, batch 0/20 at 1,234 images/s" for epoch in (1, 2, 3)
+        "train: epoch 1/90, batch 0/20 at 1,234 images/s"
     ]
+
+
+def test_of_a_program_without_a_log_every_epoch_has_a_line() -> None:
+    template = {"spec": {"containers": [{"name": "main", "command": ["train.R"]}]}}
+    own = job_table.manifest(training={"image": "r:1", "workers": {"template": template}})
+    job = ImageNetJob.model_validate(own)
+    written: list[str] = []
+    lines = Lines(written.append)
+    for epoch in range(3):
+        seen = training(epoch, 0)
+        lines.show(replace(seen, job=job.model_copy(update={"status": seen.job.status})))
+    assert [line.partition(",")[0] for line in written] == [
+        f"train: epoch {epoch}/{job.spec.training.epochs}" for epoch in (1, 2, 3)
+    ]
+
+
+EPOCH = Epoch(
+    attempt=1,
+    number=3,
+    time=NOW.timestamp(),
+    loss=0.51234,
+    top1=0.8125,
+    top5=0.99,
+    learning_rate=0.0125,
+    images=900,
+    images_per_second=1234.5,
+    validation=Validated(2, 100, 0.75, 0.98, 0.61234),
+)
+EPOCH_WORDS = (
+    "loss 0.5123, top-1 0.812, validation loss 0.6123, validation top-1 0.750, "
+    "learning rate 0.0125, 1,234 images/s, attempt 1"
+)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "words"),
+    [
+        (EPOCH, EPOCH_WORDS),
+        (Epoch(0, 1, 0.0, loss=2.0, images_per_second=9.0), "loss 2.0000, 9 images/s"),
+        (Epoch(0, 1, 0.0, validation=Validated(0, 5, 0.5)), "validation top-1 0.500"),
+    ],
+)
+def test_a_finished_epoch_is_a_line(epoch: Epoch, words: str) -> None:
+    written: list[str] = []
+    Lines(written.append).show_epoch(epoch, 90)
+    assert written == [f"epoch {epoch.number}/90: {words}"]
+
+
+def test_a_finished_epoch_is_a_line_above_the_bars() -> None:
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=80, color_system=None)
+    with Terminal(console) as terminal:
+        terminal.show_epoch(EPOCH, 90)
+    assert f"epoch 3/90  {EPOCH_WORDS}\n" in output.getvalue()
+
+
+def test_a_finished_epoch_for_scripts() -> None:
+    output = io.StringIO()
+    lines = JsonLines(output)
+    lines.show_epoch(EPOCH, 90)
+    lines.show_epoch(Epoch(0, 1, NOW.timestamp()), 90)
+    full, empty = map(json.loads, output.getvalue().splitlines())
+    assert full == {
+        "type": "epoch",
+        "time": "2026-01-01T00:00:00.000+00:00",
+        "attempt": 1,
+        "epoch": 3,
+        "epochs": 90,
+        "loss": 0.51234,
+        "top1": 0.8125,
+        "top5": 0.99,
+        "validation": {"images": 100, "top1": 0.75, "top5": 0.98, "loss": 0.61234},
+        "learningRate": 0.0125,
+        "imagesPerSecond": 1234.5,
+    }
+    assert empty.keys() == full.keys()
+    table = DOCS.read_text().partition("| Field of an epoch")[2].partition("\n\n")[0]
+    names = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    assert re.findall(r"`(.+?)`", " ".join(names)) == list(full)
+    assert empty["validation"] is empty["loss"] is empty["learningRate"] is None
 
 
 def test_events_are_lines() -> None:
@@ -256,7 +362,7 @@ def test_a_terminal_shows_bars_below_events() -> None:
     pack = next(line for line in reversed(lines) if line.startswith("pack"))
     train = next(line for line in reversed(lines) if line.startswith("train"))
     assert "50%" in pack
-    assert pack.endswith("2/4 shards")
+    assert pack.endswith("2 of 4 shards are done")
     assert "50%" in train
     assert "1,234 images/s" in train
     assert train.endswith("epoch 46/90, batch 0/20")
@@ -274,13 +380,15 @@ def shown_on(width: int, *views: View) -> list[str]:
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 @pytest.mark.parametrize("attempt", [0, 3])
-def test_speed_time_and_accuracy_are_in_sight_on_any_terminal(width: int, attempt: int) -> None:
+def test_speed_time_and_figures_are_in_sight_on_any_terminal(width: int, attempt: int) -> None:
     sample = {
         **TRAINING,
         "attempt": attempt,
         "epoch": 44,
+        "loss": 0.98765,
         "accuracy": 0.749,
         "validation_accuracy": 0.933,
+        "learning_rate": 0.0123,
         "images_per_second": 12345.6,
     }
     seen = view(
@@ -295,8 +403,10 @@ def test_speed_time_and_accuracy_are_in_sight_on_any_terminal(width: int, attemp
 
     assert all(len(line) <= width for line in lines)
     train = next(line for line in reversed(lines) if "train" in line)
-    for part in ("━", "12,346 images/s", "--:--", "epoch 45/90, top-1 0.749, validation 0.933"):
+    for part in ("━", "12,346 images/s", "--:--", "epoch 45/90, batch 10/20"):
         assert part in train
+    below = lines[len(lines) - lines[::-1].index(train)]
+    assert below.strip() == ("loss 0.9877, top-1 0.749, validation 0.933, learning rate 0.0123")
     assert ("49%" in train) == (width > 80)
 
 

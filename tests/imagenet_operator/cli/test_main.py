@@ -17,10 +17,11 @@ from imagenet_operator.cli.main import build_parser, main
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from support.processes import wait_until
+from support.sentences import assert_says
 from support.stand_ins import CALL, Workplace
 
 COMMANDS = (
-    *("validate", "run", "report", "render", "predict"),
+    *("init", "validate", "run", "report", "compare", "render", "predict"),
     *("dataset", "ledger", "verify", "export", "networks"),
 )
 PREDICT = """#!/usr/bin/env python3
@@ -97,15 +98,17 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
         (["verify", ""], "RESULT"),
         (["ledger", ""], "NAME"),
         (["report", ""], "NAME"),
+        (["compare", "a", ""], "NAME"),
         (["dataset", "list", ""], "ADDRESS"),
         (["predict", "a.jpg", "--model", ""], "--model"),
         (["export", "a", "--format", "onnx", "--into", ""], "--into"),
         (["export", "a", "--format", "onnx", "--dataset", ""], "--dataset"),
         (["ledger", "a", "--dataset", ""], "--dataset"),
         (["report", "a", "--plot", ""], "--plot"),
+        (["compare", "a", "b", "--plot", ""], "--plot"),
         (["dataset", "list", "a", "--secret", ""], "--secret"),
         *(([command, "a", "--workdir", ""], "--workdir")
-          for command in ("run", "bench", "predict", "ledger", "report")),
+          for command in ("run", "bench", "predict", "ledger", "report", "compare")),
         (["scale", "a", "--workers", "1", "--workdir", ""], "--workdir"),
     ],
 )  # fmt: skip
@@ -181,7 +184,8 @@ def test_predict_runs_the_workloads_program(
     ).finish()
 
     assert finished.code == expected
-    wanted = ["--model", str(tmp_path), "--output", "json", "--from=m.onnx", "--top=3"]
+    chosen = ["--from", "m.onnx", "--top", "3", "--output", "json"]
+    wanted = ["--model", str(tmp_path), *chosen]
     assert json.loads(finished.output) == [*wanted, "--", "a.jpg", "b.png"]
 
 
@@ -209,6 +213,34 @@ def test_predict_takes_the_newest_result(workplace: Workplace) -> None:
 
     model = json.loads(finished.output)[1]
     assert model == str((workplace.workdir / "jobs" / "digits" / "model").resolve())
+
+
+@pytest.mark.parametrize("output", ["text", "csv"])
+def test_predict_takes_the_model_of_a_job(workplace: Workplace, output: str) -> None:
+    prediction(workplace, 0)
+    workplace.run()
+    options = ("--workdir", workplace.workdir, "--output", output)
+
+    finished = workplace.start("predict", "--job", "digits", "a.jpg", *options).finish()
+
+    model = str((workplace.workdir / "jobs" / "digits" / "model").resolve())
+    # A program gets what differs from its defaults.
+    chosen = [] if output == "text" else ["--output", output]
+    assert json.loads(finished.output) == ["--model", model, *chosen, "--", "a.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("job", "hint"),
+    [("digit", "did you mean digits?"), ("cats", "jobs with a model: digits"), ("../x", "digits")],
+)
+def test_predict_of_a_job_without_a_model_names_those_with_one(
+    tmp_path: Path, job: str, hint: str
+) -> None:
+    (tmp_path / "jobs" / "digits" / "model").mkdir(parents=True)
+    (tmp_path / "x" / "model").mkdir(parents=True)
+    with pytest.raises(LocalError, match=f"no job '{job}' has a model in {tmp_path}; .*") as caught:
+        programs.model_of(job, tmp_path)
+    assert str(caught.value).endswith(hint)
 
 
 def test_the_newest_of_many_results_is_the_one_linked_last(tmp_path: Path) -> None:
@@ -361,7 +393,7 @@ def test_an_output_that_cannot_be_written_is_one_line(
 
     assert ended.returncode == exit_codes.ENVIRONMENT
     (line,) = ended.stderr.splitlines()
-    assert line == "imagenetctl: error: cannot write the output: No space left on device"
+    assert_says(line, "imagenetctl: error: ", "No space left on device")
 
 
 def test_ignored_signals_stay_ignored() -> None:

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from imagenet_operator.api.frameworks import NETWORKS
-from imagenet_operator.api.networks import Network
 from imagenet_operator.cli.main import main
+from imagenet_spec.resource.frameworks import NETWORKS
+from imagenet_spec.resource.networks import Network
+from imagenet_spec.rules import broken
 
 
 def test_every_network_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,4 +45,4 @@ def test_scripts_get_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> Non
                 "imageShape": [3, side, side],
             }
             model = Network.model_validate(written)
-            assert all(rule.holds(model) for rule in model.rules)
+            assert list(broken(model.rules, model.to_manifest())) == []

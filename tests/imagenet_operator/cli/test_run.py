@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.api.job import ObjectMeta
 from imagenet_operator.cli import run
+from imagenet_spec.resource.job import ObjectMeta
 from support import stand_ins
 from support.processes import wait_until
 from support.stand_ins import KEY, Workplace
@@ -50,7 +50,7 @@ def test_without_a_terminal_events_are_plain_lines(workplace: Workplace) -> None
     finished = workplace.run()
 
     assert "\x1b" not in finished.errors
-    assert "pack: 120 of 120 images (2/2 shards)" in finished.errors
+    assert "pack: 120 of 120 images (2 of 2 shards" in finished.errors
     assert "Succeeded: all workers of attempt 0 exited with 0" in finished.errors
 
 
@@ -59,8 +59,8 @@ def test_json_output_is_json_alone(workplace: Workplace) -> None:
 
     assert finished.code == 0, finished.errors
     *events, result = [json.loads(line) for line in finished.output.splitlines()]
-    assert {event["type"] for event in events} == {"event"}
-    assert "DatasetReady" in [event["reason"] for event in events]
+    assert {event["type"] for event in events} == {"event", "epoch"}
+    assert "DatasetReady" in [event.get("reason") for event in events]
     assert result["type"] == "result"
     assert result["outcome"] == "Succeeded"
     assert result["validation"]["top1"] == 0.95
@@ -69,6 +69,55 @@ def test_json_output_is_json_alone(workplace: Workplace) -> None:
     assert not result["dataset"]["reused"]
     assert Path(result["model"]["folder"]).is_dir()
     assert finished.errors == ""
+
+
+def test_an_epoch_is_a_line_with_its_attempt(workplace: Workplace) -> None:
+    """The first attempt loses its epoch, and the second one trains it again."""
+    workplace.behaviour = {"worker@0": "lose"}
+
+    finished = workplace.run("--output", "json")
+
+    assert finished.code == 0, finished.errors
+    lines = [json.loads(line) for line in finished.output.splitlines()]
+    known = [line["reason"] if line["type"] == "event" else line["type"] for line in lines]
+    assert [name for name in known if name in ("epoch", "Restarting", "Succeeded")] == [
+        *("epoch", "Restarting", "epoch", "Succeeded")
+    ]
+    epochs = [line for line in lines if line["type"] == "epoch"]
+    assert [line["attempt"] for line in epochs] == [0, 1]
+    assert {line["epoch"] for line in epochs} == {1}
+    assert epochs[0]["validation"] == {"images": 20, "top1": 0.95, "top5": None, "loss": 1.25}
+    figures = ("loss", "learningRate", "imagesPerSecond")
+    assert [epochs[0][name] for name in figures] == [1.5, 0.5, 50.0]
+
+
+def test_a_resumed_run_shows_the_epochs_of_earlier_attempts(workplace: Workplace) -> None:
+    workplace.behaviour = {"worker@0": "lose", "worker@1": "hold"}
+    running = workplace.start_run()
+    workplace.wait_for_pod("digits-r1-worker-0")
+    workplace.wait_for_record_of_attempt(1)
+    running.send(signal.SIGINT)
+    first = running.finish()
+    workplace.behaviour = {}
+
+    second = workplace.run()
+
+    epoch = "epoch 1/90: loss 1.5000, validation loss 1.2500, validation top-1 0.950"
+    assert first.errors.count(epoch) == 1
+    assert second.errors.count(epoch) == 2
+
+
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_a_run_that_succeeded_has_a_plot(workplace: Workplace, is_drawn: bool) -> None:
+    program = workplace.program("plot")
+    program.write_text('#!/bin/sh\ntouch "$3"\n' if is_drawn else "#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+
+    finished = workplace.run()
+
+    assert finished.code == 0, finished.errors
+    picture = (workplace.workdir / "jobs" / "digits" / "model").resolve() / "training.png"
+    assert (f"  plot      {picture}\n" in finished.output) is picture.is_file() is is_drawn
 
 
 def test_each_pod_has_a_log_and_an_address_of_its_own(workplace: Workplace) -> None:

@@ -1,7 +1,6 @@
 """The example of handwritten digits, with everything real: archive, MXNet, parameter server."""
 
 import json
-import sys
 from pathlib import Path
 
 import yaml
@@ -13,12 +12,10 @@ EXAMPLE = ROOT / "examples" / "digits.yaml"
 
 
 def test_digits_from_the_archive_to_a_prediction(tmp_path: Path) -> None:
-    archive, sample = tmp_path / "volumes" / "raw" / "digits.tar", tmp_path / "sample.jpg"
-    make = ROOT / "examples" / "make_digits.py"
-    call(Path(sys.executable), make, archive, "--sample", sample)
-    imagenetctl = SCRIPTS / "imagenetctl"
+    sample, imagenetctl = tmp_path / "sample.jpg", SCRIPTS / "imagenetctl"
 
-    first = run_job(EXAMPLE, tmp_path)
+    output = call(imagenetctl, "demo", "--workdir", tmp_path, "--output", "json")
+    first = json.loads(output.splitlines()[-1])
 
     counts = {"images", "top1Count", "top5Count", "top1", "top5", "loss"}
     assert set(first["validation"]) == counts, "as docs/running-locally.md says"

@@ -24,7 +24,7 @@ from support.s3_server import ACCESS_KEY, SECRET_KEY, serve_s3
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("digits") / "digits.tar"
-    call(Path(sys.executable), REPOSITORY / "examples" / "make_digits.py", path)
+    call(Path(sys.executable), "-m", "imagenet_workloads.commands.digits", path)
     return path.read_bytes()
 
 

@@ -14,14 +14,15 @@ from imagenet_operator.cli.sweep_on_cluster import OnCluster
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.login import Connection
-from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.points import Point
 from imagenet_operator.scaling.table import Measured
+from imagenet_spec.errors import ImageNetJobError
 from support import job_table
 from support.api_requests import Refusal, Request
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
+from support.sentences import assert_says
 
 Manifest = dict[str, Any]
 JOB = objects.JOB.name
@@ -120,7 +121,7 @@ async def test_a_point_is_made_waited_for_and_read() -> None:
             here.run(first), here.finish(first.name, "Succeeded", **TRAINED)
         )
 
-        assert outcome.measured == Measured("parameterServer", 1, 45, 200.0, 0.9611)
+        assert outcome.measured == Measured(outcome.point, 45, 200.0, 0.9611)
         assert not outcome.is_old
         stored = here.server.get(JOB, first.name)
         assert stored is not None
@@ -166,8 +167,8 @@ async def test_a_point_that_is_done_is_read_and_one_that_runs_is_waited_for() ->
         )
 
         assert old.is_old
-        assert old.measured == Measured("parameterServer", 1, 45, 200.0, 0.9611)
-        assert gone_on.measured == Measured("parameterServer", 2, 45, 200.0, 0.9611)
+        assert old.measured == Measured(old.point, 45, 200.0, 0.9611)
+        assert gone_on.measured == Measured(gone_on.point, 45, 200.0, 0.9611)
         assert [item.verb for item in here.server.writes() if item.kind == JOB] == []
 
 
@@ -206,7 +207,7 @@ async def test_the_wait_goes_on_where_the_api_server_is_away_for_a_while() -> No
         refused = here.refuse(12, 503, 0, 401, 429, 500, 502)
         outcome, _ = await asyncio.gather(running, here.finish(first.name, "Succeeded", **TRAINED))
 
-        assert outcome.measured == Measured("parameterServer", 1, 45, 200.0, 0.9611)
+        assert outcome.measured == Measured(outcome.point, 45, 200.0, 0.9611)
         assert len(refused) == 12
 
 
@@ -241,11 +242,9 @@ async def test_the_wait_ends_where_nothing_good_comes_for_long() -> None:
         with pytest.raises(ClusterError) as caught:
             await here.run(first)
 
-        assert str(caught.value) == (
-            f"GET /apis/{objects.JOB.api_version}/namespaces/vision/{objects.JOB.plural}/"
-            f"{first.name}: not now; the API server has not answered for 0.05 seconds; "
-            "created jobs continue, and the same command resumes the sweep"
-        )
+        jobs = f"/apis/{objects.JOB.api_version}/namespaces/vision/{objects.JOB.plural}"
+        said = str(caught.value)
+        assert_says(said, f"GET {jobs}/{first.name}", "0.05 seconds", "same command")
 
 
 @pytest.mark.parametrize("code", [400, 403, 422])
@@ -311,10 +310,9 @@ async def test_jobs_in_the_way_are_named_before_anything_is_made() -> None:
 
 def test_failed_points_are_run_again_once_they_are_deleted() -> None:
     runner = OnCluster(Connection("http://127.0.0.1:1"), "vision", manifest(), "production")
-    assert runner.remedy(["one", "other"]) == (
-        "delete them with kubectl delete imagenetjob --context production --namespace vision "
-        "--ignore-not-found one other, then run the same command again"
-    )
+    place = "--context production --namespace vision"
+    delete = f"kubectl delete imagenetjob {place} --ignore-not-found one other"
+    assert_says(runner.remedy(["one", "other"]), delete, "run the same command again")
 
 
 @asynchronous
@@ -327,7 +325,7 @@ async def test_a_job_that_left_no_last_words_has_its_time_alone() -> None:
             here.run(first), here.finish(first.name, "Succeeded", **bare)
         )
 
-        assert outcome.measured == Measured("parameterServer", 1, 45, None, None)
+        assert outcome.measured == Measured(outcome.point, 45, None, None)
 
 
 def test_a_cluster_that_cannot_be_reached_is_a_clear_error() -> None:

@@ -11,6 +11,7 @@ import pytest
 from imagenet_operator.cli.main import main
 from support import job_table
 from support.corpus import FOLDER
+from support.sentences import assert_says
 
 GOOD = str(FOLDER / "good" / "single.yaml")
 BAD = str(FOLDER / "bad" / "batch-does-not-divide.yaml")
@@ -44,11 +45,9 @@ def test_a_problem_is_one_line_with_file_and_field(capsys: pytest.CaptureFixture
 def test_several_documents_are_numbered(capsys: pytest.CaptureFixture[str]) -> None:
     path = FOLDER / "bad" / "second-document.yaml"
     assert main(["validate", str(path)]) == 2
-    assert capsys.readouterr().out == (
-        f"{path}: document 2: spec.training.epochs: must be at least 1, not 0\n"
-        f"{path}: document 1: a worker reads and saves with about 0.45 GB "
-        "(2 MB batches, 0.45 GB records), and 45 MB for each decoder\n"
-    )
+    wrong, reading = capsys.readouterr().out.splitlines()
+    assert_says(wrong, f"{path}: document 2: spec.training.epochs: ", "at least 1", "0")
+    assert_says(reading, f"{path}: document 1: ", "0.45 GB", "2 MB batches", "0.45 GB records")
 
 
 def test_what_only_building_the_objects_shows_is_said_too(
@@ -60,10 +59,10 @@ def test_what_only_building_the_objects_shows_is_said_too(
     path.write_text(json.dumps(manifest))
 
     assert main(["validate", str(path)]) == 2
-    assert capsys.readouterr().out == (
-        f"{path}: spec.training.workers.template.spec.containers[0]: has no name, by which the "
-        "items of this list are merged; write its name (that of the program is main)\n"
-    )
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{path}: spec.training.workers.template.spec.containers[0]: ")
+    assert "has no name" in printed
+    assert "main" in printed
 
 
 def test_a_file_that_cannot_be_read_is_invalid(
@@ -148,10 +147,8 @@ def test_a_size_of_images_that_is_never_reached_is_a_warning(
     path = tmp_path / "job.yaml"
     path.write_text(json.dumps(job_table.manifest(training=training)))
     assert main(["validate", str(path)]) == 0
-    assert capsys.readouterr().err == (
-        f"{path}: warning: spec.training.model.imageSizes[1].epoch: 16 is never reached: training "
-        "has 16 epochs, from 0 on; write a smaller one, or more epochs\n"
-    )
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert warning.startswith(f"{path}: warning: spec.training.model.imageSizes[1].epoch: 16 ")
 
 
 def test_options_of_an_own_image_are_warnings(
@@ -184,14 +181,13 @@ def test_a_template_is_judged_by_the_profile_that_is_given(
     assert main(["validate", str(path)]) == 0
     assert main(["validate", "--template-profile", "strict", str(path)]) == 2
     place = f"{path}: spec.training.workers.template.spec"
-    assert capsys.readouterr().out == (
-        f"{path}: valid\n"
-        f"{path}: {OF_TABLE}\n"
-        f"{place}.serviceAccountName: is refused by the operator's template profile, strict; "
-        "remove it; pods have the namespace's default service account\n"
-        f"{place}.nodeName: is refused by the operator's template profile, strict; "
-        "write nodeSelector or affinity\n"
-    )
+    valid, _, *refused = capsys.readouterr().out.splitlines()
+    assert valid == f"{path}: valid"
+    assert [line.split(": is refused")[0] for line in refused] == [
+        f"{place}.serviceAccountName",
+        f"{place}.nodeName",
+    ]
+    assert all("profile, strict" in line for line in refused)
 
 
 ELASTIC = str(FOLDER / "good" / "elastic.yaml")
