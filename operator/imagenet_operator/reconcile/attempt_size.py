@@ -9,14 +9,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, elastic_workers
-from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
 from imagenet_operator.manifests import attempt as builder
 from imagenet_operator.manifests import labels, worker
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import elastic, gang, waiting
-from imagenet_operator.reconcile.policies.gang import PlannedPod
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.policies.gang import Demand
 from imagenet_operator.reconcile.types import (
     Capacity,
     Charge,
@@ -25,7 +22,10 @@ from imagenet_operator.reconcile.types import (
     MemberPod,
     Observed,
     Phase,
+    ReconcileSettings,
 )
+from imagenet_spec.resource import ImageNetJob, elastic_workers
+from imagenet_spec.resource.status import MemberStatus, Status, TrainingStatus
 
 
 def limit(context: ReconcileContext, training: TrainingStatus) -> gang.Limit:
@@ -144,13 +144,7 @@ def awaits_growth(job: ImageNetJob, status: Status) -> bool:
 
 
 def further_pods(job: ImageNetJob, free: Capacity, settings: ReconcileSettings) -> list[Manifest]:
-    """Return the workers that a job which grows will have beside those of its last attempt.
-
-    Args:
-        job: With the status of that attempt.
-        free: The free capacity that the job grows into.
-        settings: The operator's.
-    """
+    """Return the workers that a job which grows will have beside those of its last attempt."""
     training = job.status.training
     assert training is not None
     before = elastic.workers_of(training)
@@ -160,7 +154,7 @@ def further_pods(job: ImageNetJob, free: Capacity, settings: ReconcileSettings) 
         count
         for count in elastic_workers.worker_counts(job.spec.training)
         if count > before
-        if gang.shortage(list(map(gang.planned_pod, workers[before:count])), free) is None
+        if gang.shortage(list(map(gang.demand_of, workers[before:count])), free) is None
     ]
     return workers[before : max(fitting, default=before)]
 
@@ -207,7 +201,7 @@ def ended(context: ReconcileContext, end: End, seen: Mapping[str, MemberPod]) ->
     return {}
 
 
-def in_words(context: ReconcileContext, planned: tuple[MemberStatus, ...]) -> str:
+def fewer_workers(context: ReconcileContext, planned: tuple[MemberStatus, ...]) -> str:
     """Return ``; 6 of 8 workers`` for an attempt with fewer workers than it may have."""
     workers, most = _workers(planned), _counts(context)[-1]
     return f"; {_of(workers, most)}" if _is_elastic(context) and workers < most else ""
@@ -237,21 +231,18 @@ def _workers(planned: tuple[MemberStatus, ...]) -> int:
 def _shortage(context: ReconcileContext, number: int, running: int) -> elastic.Shortage | None:
     """Return what judges a number of workers by the free capacity; None if that is not known.
 
-    Args:
-        context: The reconcile.
-        number: Of the attempt.
-        running: Its workers that have nodes already, with all other members.
+    `running` are its workers that have nodes already, with all other members.
     """
     free = context.observed.free
     if free is None:
         return None
 
     @cache
-    def members() -> tuple[list[PlannedPod], list[PlannedPod]]:
+    def members() -> tuple[list[Demand], list[Demand]]:
         built = builder.build(context.described, number, context.settings.manifests)
         pods = [item for item in built if item["kind"] == "Pod"]
-        workers = [gang.planned_pod(item) for item in pods if _is_worker(item)]
-        return [gang.planned_pod(item) for item in pods if not _is_worker(item)], workers
+        workers = [gang.demand_of(item) for item in pods if _is_worker(item)]
+        return [gang.demand_of(item) for item in pods if not _is_worker(item)], workers
 
     @cache
     def shortage(count: int) -> str | None:

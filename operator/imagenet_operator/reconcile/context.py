@@ -10,12 +10,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, member_groups, templates
-from imagenet_operator.api.status import ConditionType, Status, TrainingStatus
-from imagenet_operator.errors import Problem
 from imagenet_operator.reconcile.policies import deadlines, job_status, members, time_account
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import (
     Attempt,
     Decision,
@@ -23,8 +19,12 @@ from imagenet_operator.reconcile.types import (
     Manifest,
     Observed,
     Patch,
+    ReconcileSettings,
     Reference,
 )
+from imagenet_spec.errors import Problem
+from imagenet_spec.resource import ImageNetJob, member_groups, templates
+from imagenet_spec.resource.status import ConditionType, Status, TrainingStatus
 
 _UNTIL_THE_END: tuple[ConditionType, ...] = (
     "Running",
@@ -42,12 +42,10 @@ class ReconcileContext:
     """One reconcile: its inputs, and the decision so far.
 
     Attributes:
-        job: The job as it was read, with its recorded status.
-        observed: The buckets.
-        sample: The newest sample, if there is one.
         now: The time of the reconcile, in whole seconds as in a status.
-        settings: The operator's.
         status: The new status so far.
+        created: The objects to create so far, in their order.
+        deleted: The objects to delete so far.
     """
 
     def __init__(
@@ -64,8 +62,8 @@ class ReconcileContext:
         self.now = now.astimezone(UTC).replace(microsecond=0)
         self.settings = settings
         self.status: Status = job.status
-        self._create: list[Manifest] = []
-        self._delete: list[Reference] = []
+        self.created: list[Manifest] = []
+        self.deleted: list[Reference] = []
         self._patch: list[Patch] = []
         self._events: list[Event] = []
         self._requeue_times: list[datetime] = []
@@ -112,16 +110,6 @@ class ReconcileContext:
         """Fields of the spec that this version does not accept: nothing may be built from it."""
         return self.observed.unsupported
 
-    @property
-    def creates_something(self) -> bool:
-        """Whether an object is to be created so far."""
-        return bool(self._create)
-
-    @property
-    def deletes_something(self) -> bool:
-        """Whether an object is to be deleted so far."""
-        return bool(self._delete)
-
     def update(self, **changes: Any) -> None:
         """Replace fields of the status."""
         self.status = self.status.model_copy(update=changes)
@@ -154,14 +142,12 @@ class ReconcileContext:
 
     def create(self, manifests: Iterable[Manifest]) -> None:
         """Have objects created, in this order, after those of earlier calls."""
-        self._create += manifests
+        self.created += manifests
 
     def create_or_wait(self, kind: ConditionType, manifests: list[Manifest]) -> bool:
         """Have objects created, unless others hold one of their names; return whether so.
 
-        Args:
-            kind: The condition whose message lists the names that the job waits for.
-            manifests: The objects.
+        `kind` is the condition whose message lists the names that the job waits for.
         """
         taken = [
             f"{item['kind']} {item['metadata']['name']} belongs to {whose}"
@@ -179,7 +165,7 @@ class ReconcileContext:
 
     def delete(self, references: Iterable[Reference]) -> None:
         """Have objects deleted."""
-        self._delete += references
+        self.deleted += references
 
     def patch(self, patches: Iterable[Patch]) -> None:
         """Have objects patched."""
@@ -247,8 +233,8 @@ class ReconcileContext:
         again = min(self._requeue_times, default=None)
         return Decision(
             status=self.status,
-            create=tuple(self._create),
-            delete=tuple(self._delete),
+            create=tuple(self.created),
+            delete=tuple(self.deleted),
             patch=tuple(self._patch),
             events=tuple(self._events),
             requeue_after=None if again is None else max(timedelta(0), again - self.now),

@@ -14,7 +14,8 @@ that a cache does not have yet would look as if it had vanished. The Kubernetes 
 decision that hangs on an absent object again, from live reads, before it applies it.
 
 The way of a job stands first: it is accepted, its dataset is prepared, it trains, its dataset is
-published, it ends and is cleaned up. Repairs and the records of what was found come after it.
+published, it ends, its model is uploaded, and it is cleaned up. Repairs and the records of what was
+found come after it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.job import MANAGER
-from imagenet_operator.api.status import Status
-from imagenet_operator.errors import InvalidJob, InvalidTemplate, Problem
-from imagenet_operator.manifests import dataset, preview
-from imagenet_operator.reconcile import explanation, publishing
+from imagenet_operator.manifests import preview
+from imagenet_operator.reconcile import explanation, uploads
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import cleanup, job_status, suspend, version_skew, waiting
 from imagenet_operator.reconcile.preparation import prepare, release_held
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
 from imagenet_operator.reconcile.training import train
-from imagenet_operator.reconcile.types import Decision, Observed, Reference
+from imagenet_operator.reconcile.types import (
+    DEFAULTS,
+    Decision,
+    Observed,
+    ReconcileSettings,
+    Reference,
+)
+from imagenet_spec.errors import InvalidJob, InvalidTemplate, Problem
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.job import MANAGER
+from imagenet_spec.resource.status import Status
 
 _ACCEPTED = ("JobAccepted", "the job is valid")
 """The reason and message of Created once the job is accepted."""
@@ -50,19 +56,14 @@ def decide(
 ) -> Decision:
     """Return what to do about a job.
 
-    Args:
-        job: With its recorded status; not newer than the children.
-        observed: Its children, sorted.
-        sample: The newest metrics of its pods, or None.
-        now: With a time zone.
-        settings: The operator's.
+    The job has its recorded status, and is not newer than the children. `now` has a time zone.
     """
     if job.metadata.deletion_timestamp is not None or not is_managed(job):
         return Decision(status=job.status)
     context = ReconcileContext(job, observed, sample, now, settings)
     context.status = version_skew.rebuilt(job.status, observed.attempts, context.now)
     if is_finished(context.status):
-        is_deleted = _finish(context)
+        is_deleted = finish(context)
         decision = context.decision()
         # A job that is deleted has no status to write, whatever a newer operator would add to it.
         return replace(decision, status=job.status) if is_deleted else decision
@@ -76,7 +77,7 @@ def decide(
             # A dataset that was prepared before cannot vanish, so the status needs no record first.
             if was_ready or (context.is_ready_at_once and context.holds("DatasetReady")):
                 train(context)
-            publishing.publish(context)
+            uploads.publish(context)
             explanation.explain(context)
             if not context.unsupported:
                 release_held(context)
@@ -96,13 +97,6 @@ def reject(
 
     `decide` rejects the jobs whose manifests cannot be built. The clusters reject a spec that this
     version cannot read, and an object that the API server will never store.
-
-    Args:
-        job: With its recorded status.
-        reason: CamelCase, for programs.
-        message: For people.
-        now: With a time zone.
-        settings: The operator's.
     """
     context = ReconcileContext(job, Observed(), None, now, settings)
     context.fail(reason, message)
@@ -144,7 +138,14 @@ def _is_accepted(context: ReconcileContext) -> bool:
         InvalidJob: The access modes of a claim are not enough, or a manifest cannot be built.
         InvalidTemplate: A template is invalid, or sets a field that the operator owns.
     """
-    _record_support(context)
+    # The reason of Created, while this version does not accept a field of the spec.
+    if context.unsupported:
+        reason, message = version_skew.why_unsupported(context.unsupported)
+        has_started = context.status.start_time is not None
+        if context.set_condition("Created", has_started, reason, message):
+            context.record_warning(reason, message)
+    elif version_skew.was_unsupported(context.status):
+        context.set_condition("Created", True, *_ACCEPTED)
     is_new = context.status.start_time is None
     if context.unsupported:
         return not is_new
@@ -181,25 +182,27 @@ def _has_dataset(context: ReconcileContext) -> bool:
     return has_record or is_training or bool(context.unsupported)
 
 
-def _finish(context: ReconcileContext) -> bool:
+def finish(context: ReconcileContext) -> bool:
     """Clean up a job that has succeeded or failed, and delete it when its time to live is over.
 
     Returns:
         Whether the job itself is deleted.
     """
     policy, metadata = context.job.spec.run_policy, context.job.metadata
-    publishing.publish(context)
-    is_publishing = publishing.is_under_way(context.job, context.observed)
-    kept = {dataset.PUBLISH} if is_publishing else frozenset()
-    context.delete(cleanup.leftovers(policy.clean_pod_policy, context.observed, kept))
+    uploads.publish(context)
+    uploads.upload(context)
+    pending = uploads.pending(context.job, context.observed)
+    context.delete(cleanup.leftovers(policy.clean_pod_policy, context.observed, pending))
     changes = cleanup.claim_owners(context.job, context.observed.claims.values())
     if not context.unsupported:
         context.patch(changes)
     is_held_up = cleanup.is_held_up(policy.clean_pod_policy, context.observed)
-    if context.deletes_something or is_held_up or is_publishing:
+    if context.deleted or is_held_up or pending:
         context.requeue_later()
+    if pending:
+        return False
     deletion = cleanup.deletion_time(context.job)
-    if deletion is None or context.now < deletion or is_publishing:
+    if deletion is None or context.now < deletion:
         context.requeue_at(deletion)
     elif changes and policy.retention_policy == "Retain":
         # Claims that still name the job as their owner would be deleted with it.
@@ -208,17 +211,6 @@ def _finish(context: ReconcileContext) -> bool:
         context.delete([Reference("ImageNetJob", metadata.name, metadata.uid)])
         return True
     return False
-
-
-def _record_support(context: ReconcileContext) -> None:
-    """Set the reason of Created while this version does not accept a field of the spec."""
-    if context.unsupported:
-        reason, message = version_skew.why_unsupported(context.unsupported)
-        has_started = context.status.start_time is not None
-        if context.set_condition("Created", has_started, reason, message):
-            context.record_warning(reason, message)
-    elif version_skew.was_unsupported(context.status):
-        context.set_condition("Created", True, *_ACCEPTED)
 
 
 def _record_left_out_metrics(context: ReconcileContext) -> None:

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import ConditionType, Status
+from imagenet_operator.reconcile import uploads
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     gang,
@@ -21,15 +20,17 @@ from imagenet_operator.reconcile.policies import (
     version_skew,
     waiting,
 )
-from imagenet_operator.reconcile.settings import ReconcileSettings
 from imagenet_operator.reconcile.types import (
     INITIALIZING,
     TERMINATING,
     Decision,
     Observed,
+    ReconcileSettings,
     Refusal,
     WaitingObject,
 )
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import ConditionType, Status
 
 _NOT_REPLACED = frozenset(
     {"NameConflict", "ClaimTerminating", "ClaimDiffers", version_skew.UNSUPPORTED}
@@ -81,7 +82,7 @@ def explain(context: ReconcileContext) -> None:
     # A refused attempt does not wait for the pods of the one before any more. If this decision
     # creates something and is applied, nothing is refused any more.
     is_ending = wait is not None and wait.reason == waiting.CAUSES[TERMINATING].reason
-    refusal = None if context.creates_something else context.observed.refusal
+    refusal = None if context.created else context.observed.refusal
     if refusal is not None and (wait is None or is_ending):
         wait = waiting.refused(refusal, _former(context.job.status, kind))
     if wait is not None:
@@ -91,16 +92,10 @@ def explain(context: ReconcileContext) -> None:
 def explain_refusal(
     job: ImageNetJob, refusal: Refusal, now: datetime, settings: ReconcileSettings
 ) -> Decision:
-    """Return the decision that only says why a decision for a job could not be applied.
-
-    Args:
-        job: With its recorded status.
-        refusal: What the API server said.
-        now: With a time zone.
-        settings: The operator's.
-    """
+    """Return the decision that only says why a decision for a job could not be applied."""
     context = ReconcileContext(job, Observed(refusal=refusal), None, now, settings)
     explain(context)
+    uploads.explain_refusal(context, refusal)
     decision = context.decision()
     # The new spec is not applied yet.
     generation = job.status.observed_generation

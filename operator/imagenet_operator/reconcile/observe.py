@@ -20,8 +20,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob, queue
-from imagenet_operator.api.fields import ATTEMPT_DIGITS
 from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.manifests.protection import DISRUPTION_BUDGET, NETWORK_POLICY
@@ -45,6 +43,8 @@ from imagenet_operator.reconcile.types import (
     Reference,
     WaitingObject,
 )
+from imagenet_spec.resource import ImageNetJob, queue
+from imagenet_spec.resource.fields import ATTEMPT_DIGITS
 
 ROLE_ORDER = ("scheduler", "server", "rendezvous", "worker")
 """The order in which an attempt's members are listed; other roles follow by name."""
@@ -93,22 +93,27 @@ def sort(
 ) -> Observed:
     """Sort what was seen around one job into buckets.
 
-    Args:
-        job: Whose children they may be.
-        children: Objects as JSON, in any order; kinds that no builder makes are ignored.
-        unreachable_nodes: Nodes that are NotReady, gone or out of service.
-        absent: Claims that the job names and that do not exist.
-        free: Free capacity of each node; None if it is not known.
+    Objects of a kind that no builder makes are ignored. Unreachable nodes are NotReady, gone or out
+    of service. `absent` claims are those that the job names and that do not exist.
     """
     owned: list[Manifest] = []
     others: list[Manifest] = []
     asked_for, last = volumes.claim_names(job), version_skew.last_attempt(job.status)
     for item in children:
-        is_ours = _is_ours(item, job, asked_for) and not (
+        is_child = is_ours(item, job, asked_for) and not (
             _has_attempt(item) and _attempt(item) > last
         )
-        (owned if is_ours else others).append(item)
-    pods_by_job, foreign = _apart(owned, others)
+        (owned if is_child else others).append(item)
+    # The pods of the job's Jobs, by the Job's UID, apart from objects of others.
+    pods_by_job: dict[str, list[Manifest]] = {
+        item["metadata"]["uid"]: [] for item in owned if item["kind"] == "Job"
+    }
+    foreign: dict[tuple[str, str], str] = {}
+    for item in others:
+        if item["kind"] == "Pod" and labels.owner_uid(item) in pods_by_job:
+            pods_by_job[str(labels.owner_uid(item))].append(item)
+        else:
+            foreign[item["kind"], item["metadata"]["name"]] = _whose(item)
     jobs = [
         _preparation_job(item, pods_by_job[item["metadata"]["uid"]], unreachable_nodes)
         for item in owned
@@ -116,7 +121,7 @@ def sort(
     ]
     return Observed(
         jobs={found.role: found for found in jobs},
-        attempts=_attempts(job, owned, unreachable_nodes),
+        attempts=attempts_of(job, owned, unreachable_nodes),
         protection=tuple(
             _reference(item)
             for item in owned
@@ -135,25 +140,10 @@ def sort(
     )
 
 
-def _apart(
-    owned: Iterable[Manifest], others: Iterable[Manifest]
-) -> tuple[dict[str, list[Manifest]], dict[tuple[str, str], str]]:
-    """Separate the pods of the job's Jobs, by the Job's UID, from objects of others."""
-    pods_by_job: dict[str, list[Manifest]] = {
-        item["metadata"]["uid"]: [] for item in owned if item["kind"] == "Job"
-    }
-    foreign: dict[tuple[str, str], str] = {}
-    for item in others:
-        if item["kind"] == "Pod" and labels.owner_uid(item) in pods_by_job:
-            pods_by_job[str(labels.owner_uid(item))].append(item)
-        else:
-            foreign[item["kind"], item["metadata"]["name"]] = _whose(item)
-    return pods_by_job, foreign
-
-
-def _attempts(
+def attempts_of(
     job: ImageNetJob, owned: Iterable[Manifest], unreachable_nodes: frozenset[str]
 ) -> dict[int, Attempt]:
+    """Return the attempts by number, each with its members."""
     members: dict[int, list[MemberPod]] = defaultdict(list)
     shared: dict[int, list[Reference]] = defaultdict(list)
     for item in owned:
@@ -209,7 +199,7 @@ def _attempt(item: Manifest) -> int:
     return int(_labels(item)[labels.ATTEMPT])
 
 
-def _is_ours(item: Manifest, job: ImageNetJob, asked_for: Collection[str]) -> bool:
+def is_ours(item: Manifest, job: ImageNetJob, asked_for: Collection[str]) -> bool:
     """Whether an object is this job's and has the labels that it is sorted by.
 
     A claim without an owner may be left from a former job of the same name. It is this job's if
@@ -344,7 +334,6 @@ def _failure(condition: Manifest, pods: Sequence[Manifest]) -> str:
 
 
 def _main_container(pod: Manifest) -> Manifest:
-    """The status of the container that runs the program."""
     statuses: Sequence[Manifest] = pod.get("status", {}).get("containerStatuses") or ()
     return next((status for status in statuses if status["name"] == names.CONTAINER), {})
 
@@ -396,6 +385,10 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
     # The pod's phase follows a moment after the last container.
     has_ended = len(ended) == len(spec.get("containers") or ()) > 0
     reason = status.get("reason") or terminated.get("reason") or waiting.get("reason")
+    # Kueue sets this condition before it deletes the pod.
+    evicted = None
+    if (queued := _conditions(pod).get(queue.EVICTED)) is not None:
+        evicted = str(queued.get("message") or queued.get("reason") or "")
     return MemberPod(
         attempt=_attempt(pod),
         role=_labels(pod)[labels.JOB_ROLE],
@@ -411,7 +404,7 @@ def _member(job: ImageNetJob, pod: Manifest, unreachable_nodes: frozenset[str]) 
         reason=members.STORAGE_EXCEEDED if members.exceeds_storage(status) else reason,
         message=_termination_message(pod, job) or status.get("message") or waiting.get("message"),
         disrupted=_disruption(pod),
-        evicted=_eviction(pod),
+        evicted=evicted,
         terminating=terminating,
         cut_short=_is_cut_short(pod, _time_of(terminated.get("finishedAt"))),
         out_of_reach=out_of_reach,
@@ -444,12 +437,6 @@ def _is_cut_short(pod: Manifest, finished_at: datetime | None) -> bool:
     return any(time is None or finished_at is None or finished_at >= time for time in requests)
 
 
-def _eviction(pod: Manifest) -> str | None:
-    """Why Kueue ends a pod: the message of the condition that it sets before it deletes the pod."""
-    target = _conditions(pod).get(queue.EVICTED)
-    return None if target is None else str(target.get("message") or target.get("reason") or "")
-
-
 def _disruption(pod: Manifest) -> str | None:
     """Why the cluster disrupted a pod: the reason of DisruptionTarget, or the pod's own."""
     target = _conditions(pod).get("DisruptionTarget")
@@ -469,10 +456,8 @@ def waiting_objects(
 ) -> tuple[WaitingObject, ...]:
     """Return what waits among the objects of a job, by name.
 
-    Args:
-        owned: The job's objects; other kinds than members and Jobs are ignored.
-        pods_by_job: The UID of each Job → its pods.
-        unreachable_nodes: Nodes on which a pod that is deleted counts as gone.
+    Other kinds than members and Jobs are ignored. A deleted pod on an unreachable node counts as
+    gone. `pods_by_job` is by the UID of a Job.
     """
     found: list[WaitingObject] = []
     for item in owned:
@@ -480,7 +465,7 @@ def waiting_objects(
             found += _waiting_of_job(item, pods_by_job[item["metadata"]["uid"]])
         elif item["kind"] == "Pod":
             attempt = int(item["metadata"]["labels"][labels.ATTEMPT])
-            found += filter(None, [_waiting_pod(item, attempt)])
+            found += filter(None, [waiting_pod(item, attempt)])
     remaining = (
         item for item in found if item.reason != TERMINATING or item.node not in unreachable_nodes
     )
@@ -501,11 +486,11 @@ def _waiting_of_job(job: Manifest, pods: Sequence[Manifest]) -> list[WaitingObje
     runs = any(
         pod.get("status", {}).get("phase") == "Running" and not _is_leaving(pod) for pod in pods
     )
-    found = [_waiting_pod(pod, None, beside_running=runs) for pod in pods]
+    found = [waiting_pod(pod, None, beside_running=runs) for pod in pods]
     return [item for item in found if item is not None]
 
 
-def _waiting_pod(
+def waiting_pod(
     pod: Manifest, attempt: int | None, *, beside_running: bool = False
 ) -> WaitingObject | None:
     """Return a pod that waits; None if it runs, has ended, or is held back by the operator."""
@@ -534,7 +519,6 @@ def _waiting_pod(
 
 
 def _why_pending(pod: Manifest) -> tuple[str, str]:
-    """Return why a pod is pending, as its status says, with the explanation there."""
     spec, status = pod["spec"], pod.get("status", {})
     for container in (
         *(status.get("initContainerStatuses") or ()),
@@ -597,12 +581,12 @@ def _waiting_object(
         node=item["spec"].get("nodeName"),
         finalizers=tuple(metadata.get("finalizers") or ()),
         beside_running=beside_running,
-        claims=() if item["spec"].get("nodeName") else tuple(_mounted_claims(item)),
+        claims=() if item["spec"].get("nodeName") else tuple(mounted_claims(item)),
     )
 
 
-def _mounted_claims(item: Manifest) -> Iterator[str]:
-    """Yield the names of the claims that a pod mounts."""
+def mounted_claims(item: Manifest) -> Iterator[str]:
+    """Yield the names of the claims in a pod's volumes."""
     for volume in item["spec"].get("volumes") or ():
         if "persistentVolumeClaim" in volume:
             yield str(volume["persistentVolumeClaim"]["claimName"])

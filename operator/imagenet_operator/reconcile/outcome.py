@@ -9,8 +9,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api.status import AttemptOutcome, ModelStatus
-from imagenet_operator.manifests import names, volumes
 from imagenet_operator.reconcile import attempt_size
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
@@ -24,6 +22,7 @@ from imagenet_operator.reconcile.policies import (
     waiting,
 )
 from imagenet_operator.reconcile.types import Charge, End, MemberPod
+from imagenet_spec.resource.status import AttemptOutcome
 
 _REJECTING_MAXIMUM: Final = 16
 """How many rejecting nodes are remembered."""
@@ -33,16 +32,14 @@ def succeed(context: ReconcileContext) -> None:
     """End the job: every worker of the attempt exited with 0."""
     # The last worker may have ended while no operator ran.
     _stop(context, max(_ends_of(context, "Succeeded"), default=context.now))
-    claim, model = volumes.output_claim(context.job), None
-    number = context.training.attempt
-    if claim is not None and job_status.leaves_model(context.training):
-        metadata = context.job.metadata
-        path = names.attempt_folder(metadata.name, metadata.uid, number)
-        model = ModelStatus(claim_name=claim, path=path)
+    model = job_status.trained_model(context.job, context.training)
     context.update(training=job_status.with_result(context.training), model=model)
-    message = f"all workers of attempt {number} exited with 0"
+    number = context.training.attempt
+    stop = job_status.early_stop(context.training)
+    message = stop or f"all workers of attempt {number} exited with 0"
     context.set_condition("Running", False, "Succeeded", message)
-    context.set_condition("Succeeded", True, "AllWorkersSucceeded", message)
+    reason = "AllWorkersSucceeded" if stop is None else job_status.EARLY_STOPPED
+    context.set_condition("Succeeded", True, reason, message)
     context.end("Succeeded", message)
     context.record_event("Succeeded", message)
 
@@ -88,7 +85,7 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
     # The next attempt is likely to wait for the same.
     if not (end.reason == gang.TIMED_OUT and is_unplaced):
         context.set_condition("Running", False, end.reason, end.message)
-    limit = _limit_reached(context, end)
+    limit = limit_reached(context, end)
     is_failure = end.charge is Charge.FAILURE
     if limit is not None and is_failure and (suspects := _suspects(context)):
         # The charge is held until it is known whether a node is lost.
@@ -117,7 +114,6 @@ def _stop(context: ReconcileContext, at: datetime) -> None:
 
 
 def _ends_of(context: ReconcileContext, *phases: str) -> list[datetime]:
-    """Return when the members in these phases ended."""
     members = context.training.members
     return [item.finished_at for item in members if item.phase in phases and item.finished_at]
 
@@ -129,7 +125,7 @@ def _is_charged(context: ReconcileContext, end: End) -> bool:
     return end.charge in (Charge.FAILURE, Charge.PERMANENT)
 
 
-def _limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | None:
+def limit_reached(context: ReconcileContext, end: End) -> tuple[str, str] | None:
     """Return the reason and message of the job's failure; None if another attempt may follow."""
     last = f"attempt {context.training.attempt}: {end.message}"
     backoff_limit = context.job.spec.run_policy.backoff_limit
@@ -238,7 +234,7 @@ def review_charge(context: ReconcileContext) -> bool:
         message = f"{lost} is on a node that cannot be reached; {outcome.message}"
         return _refund(context, End("NodeLost", message, Charge.DISRUPTION), is_held=is_held)
     end = End(outcome.reason, outcome.message, Charge.FAILURE)
-    limit = _limit_reached(context, end) if is_held else None
+    limit = limit_reached(context, end) if is_held else None
     if is_held and limit is None:
         # The limit was raised since.
         delay = _charge(context, end)
@@ -263,7 +259,7 @@ def _suspects(context: ReconcileContext) -> dict[str, MemberPod]:
 
 def _refund(context: ReconcileContext, end: End, *, is_held: bool) -> bool:
     """Count the end of an attempt as a disruption; return whether another attempt may follow."""
-    limit = _limit_reached(context, end)
+    limit = limit_reached(context, end)
     if limit is not None:
         if is_held:
             context.fail(*limit)

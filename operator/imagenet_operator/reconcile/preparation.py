@@ -1,4 +1,4 @@
-"""The first half of a job: fetch and index the source, pack its shards, seal the dataset.
+"""The Jobs of a dataset: fetch and index the source, pack its shards, and seal them.
 
 A step starts only after the step before it is recorded in the status, because Jobs and their pods
 may vanish at any time. The result of `index` is recorded before `pack` is created. The seal is
@@ -10,14 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from pydantic import ValidationError
 
-from imagenet_operator.api import stored
-from imagenet_operator.api.base import Model
-from imagenet_operator.api.dataset_status import DatasetStatus, ImageCounts
-from imagenet_operator.api.fields import LongCount, Speed, Text
-from imagenet_operator.api.status import Clock
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
@@ -31,6 +27,13 @@ from imagenet_operator.reconcile.policies import (
     waiting,
 )
 from imagenet_operator.reconcile.types import HeldPod, Manifest, Patch, PreparationJob
+from imagenet_spec import stored
+from imagenet_spec.resource.base import Model
+from imagenet_spec.resource.dataset_status import DatasetStatus, Findings, ImageCounts
+from imagenet_spec.resource.fields import LongCount, Speed, Text
+from imagenet_spec.resource.status import Clock
+
+StepResult = TypeVar("StepResult", bound=Model)
 
 _SEALING = ("Sealing", "verifying the shards")
 """The reason and message of DatasetReady while the seal Job runs."""
@@ -70,6 +73,9 @@ class SealResult(Model):
 
     skipped: LongCount
     """Damaged images that were left out."""
+
+    findings: Findings | None = None
+    """As in the status."""
 
 
 def prepare(context: ReconcileContext) -> None:
@@ -136,9 +142,14 @@ def _have_claims(context: ReconcileContext) -> bool:
 def _run_next_step(context: ReconcileContext) -> None:
     jobs = context.observed.jobs
     index, pack, seal = (jobs.get(role) for role in (dataset.INDEX, dataset.PACK, dataset.SEAL))
-    if pack is not None and pack.complete:
-        _record_pack(context, pack)
     found = context.status.listed
+    has_packed = pack is not None and pack.complete
+    if has_packed and found is not None and found.decoded_images_per_second is None:
+        measured = _read_result(PackResult, pack)
+        if measured is not None:
+            speed = round(measured.decoded_images_per_second, 1)
+            found = found.model_copy(update={"decoded_images_per_second": speed})
+            context.update(dataset=found)
     settings = context.settings.manifests
     if context.is_prepared:
         build = partial(dataset.verify_job, context.job, settings)
@@ -160,11 +171,15 @@ def _run_next_step(context: ReconcileContext) -> None:
         build = partial(dataset.seal_job, context.job, found, settings)
         _verify(context, seal, build, "Reused", "it was sealed before")
     elif seal is not None and seal.complete:
-        context.update(dataset=_sealed(found, seal))
+        sealed: dict[str, object] = {"sealed": True}
+        if (counts := _read_result(SealResult, seal)) is not None:
+            sealed |= {"images": counts.images, "skipped_images": counts.skipped}
+            sealed |= {"findings": counts.findings}
+        context.update(dataset=found.model_copy(update=sealed))
         _ready(context, "Sealed", "all shards are verified")
     elif (
         seal is not None
-        or (pack is not None and pack.complete)
+        or has_packed
         or shared_dataset.is_sealed(context.job, context.observed.sharers)
     ):
         build = partial(dataset.seal_job, context.job, found, settings)
@@ -233,27 +248,12 @@ def _waits_for_another(context: ReconcileContext) -> bool:
     return True
 
 
-def _record_pack(context: ReconcileContext, pack: PreparationJob) -> None:
-    """Record the speed that one pod of pack measured, if any of them still exists."""
-    found = context.status.listed
-    if found is None or found.decoded_images_per_second is not None:
-        return
+def _read_result(kind: type[StepResult], job: PreparationJob | None) -> StepResult | None:
+    """Return the result of a step, if a pod of it still exists and wrote one."""
     try:
-        result = stored.read_known(PackResult, pack.message or "")
+        return stored.read_known(kind, (job and job.message) or "")
     except ValidationError:
-        return
-    speed = {"decoded_images_per_second": round(result.decoded_images_per_second, 1)}
-    context.update(dataset=found.model_copy(update=speed))
-
-
-def _sealed(found: DatasetStatus, seal: PreparationJob) -> DatasetStatus:
-    """Mark the dataset as complete, with the counts of seal if its pod still exists."""
-    try:
-        result = stored.read_known(SealResult, seal.message or "")
-    except ValidationError:
-        return found.model_copy(update={"sealed": True})
-    counts = {"images": result.images, "skipped_images": result.skipped}
-    return found.model_copy(update={"sealed": True, **counts})
+        return None
 
 
 def _verify(
@@ -263,7 +263,6 @@ def _verify(
     reason: str,
     how: str,
 ) -> None:
-    """Have a dataset that was sealed before verified, if the job asks for that."""
     if not context.verifies:
         _ready(context, reason, how)
     elif seal is not None and seal.complete:
@@ -310,18 +309,20 @@ def _ready(context: ReconcileContext, reason: str, how: str) -> None:
     context.update(preparation=deadlines.stop_clock(spent, context.now))
     found = context.status.listed
     left_out = f"; left out: {found.left_out}" if found is not None and found.left_out else ""
-    told = how
+    message = how
     if found is not None:
-        told = (
+        message = (
             f"dataset {found.key[:12]} with {found.images.train:,} + "
             f"{found.images.validation:,} images in {found.classes} classes: {how}{left_out}"
         )
-    context.record_event("DatasetReady", told)
+    context.record_event("DatasetReady", message)
     if found is not None and found.skipped_images:
         context.record_warning(
             "ImagesSkipped",
             f"{found.skipped_images:,} damaged images were left out; skipped.jsonl names them",
         )
+    if found is not None and found.findings:
+        context.record_warning("DatasetFindings", "; ".join(found.findings))
     if not context.is_ready_at_once:
         context.requeue_now()
 

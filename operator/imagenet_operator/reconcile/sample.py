@@ -1,35 +1,116 @@
 """A sample: the metrics of a job's pods at one time, as one value for the decision.
 
-A sampler beside the loop scrapes the pods (`scrape`) and calls `sample_of`. A reconcile takes
-the newest sample as an input, and works without one. `api.figures` says which metric becomes which
-figure.
+A sampler beside the loop scrapes the pods (`scrape`) and calls `sample_of`. A reconcile takes the
+newest sample as an input, and works without one. `figures` says which metric becomes which figure.
 
 A worker that writes a checkpoint may not answer in time, and a sum without it would be wrong. So
 sums change only when all workers answer that are expected to. Rank 0's values stay while rank 0 may
 be the one that is late. A sum is dropped when it is older than the longest checkpoint.
 
-An image of a user's own may serve metrics on some workers only. A worker that has not answered
-within that time since the first of its attempt did is not expected to answer.
+A custom image may serve metrics on some workers only. A worker that has not answered within that
+time since the first of its attempt did is not expected to answer.
 
 One worker that advances is progress, whether the others answer or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from statistics import fmean
 from types import MappingProxyType
 from typing import Final
 
-from imagenet_operator.api.figures import EPOCH, FIGURES, Combine
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile import preparation_sample, step_window
-from imagenet_operator.reconcile.comparison import Comparison, compared
-from imagenet_operator.reconcile.preparation_sample import Preparation, preparation_by_role
+from imagenet_operator.reconcile import windows
 from imagenet_operator.reconcile.scrape import BY_LABEL, Scrape, attempt_number, count, summed
-from imagenet_operator.reconcile.step_window import StepWindow
+from imagenet_operator.reconcile.windows import Comparison, StepWindow, compared
 from imagenet_spec import metrics
+from imagenet_spec.resource.figures import EPOCH, FIGURES, Combine
+
+PREPARATION_SERIES: Final[Mapping[str, str]] = {
+    "images": metrics.PREPARE_IMAGES.name,
+    "planned": metrics.PREPARE_IMAGES_PLANNED.name,
+    "bytes": metrics.PREPARE_BYTES.name,
+    "skipped": metrics.PREPARE_SKIPPED_IMAGES.name,
+    "fetched": metrics.PREPARE_FETCHED_BYTES.name,
+    "to_fetch": metrics.PREPARE_FETCH_PLANNED_BYTES.name,
+    "fetch_files": metrics.PREPARE_FETCH_FILES.name,
+    "asked_files": metrics.PREPARE_FETCH_ASKED_FILES.name,
+    "listing_requests": metrics.PREPARE_LISTING_REQUESTS.name,
+    "listing_bytes": metrics.PREPARE_LISTING_BYTES.name,
+    "listing_seconds": metrics.PREPARE_LISTING_SECONDS.name,
+    "packing_requests": metrics.PREPARE_PACKING_REQUESTS.name,
+    "packing_bytes": metrics.PREPARE_PACKING_BYTES.name,
+    "packing_seconds": metrics.PREPARE_PACKING_SECONDS.name,
+}
+"""The series of the preparation that the operator reads, by the attribute of `Preparation`."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """The progress of one role of the preparation, summed over its pods that answered.
+
+    Attributes:
+        planned: To be done by these pods, as far as they know.
+        skipped: Damaged images left out.
+        fetched: Bytes of the source's files in the cache.
+        to_fetch: Bytes of all files; 0 while they are unknown.
+        fetch_speed: Bytes per second, over the last minutes; 0 while it is unknown.
+        fetch_files: Of the source; 0 while they are unknown.
+        listing_requests: Of listing an archive on a server, estimated; 0 without an estimate.
+        listing_bytes: The same.
+        listing_seconds: The same.
+        packing_requests: Of reading its images, estimated; 0 without an estimate.
+        packing_bytes: The same.
+        packing_seconds: The same, in one pod.
+    """
+
+    images: int = 0
+    planned: int = 0
+    bytes: int = 0
+    skipped: int = 0
+    fetched: int = 0
+    to_fetch: int = 0
+    fetch_speed: float = 0.0
+    fetch_files: int = 0
+    asked_files: int = 0
+    listing_requests: int = 0
+    listing_bytes: int = 0
+    listing_seconds: int = 0
+    packing_requests: int = 0
+    packing_bytes: int = 0
+    packing_seconds: int = 0
+
+
+def preparation_by_role(
+    heard: Collection[Scrape], before: Mapping[str, Preparation] | None, seconds: float
+) -> dict[str, Preparation]:
+    """Return the progress of each role of which a pod answered.
+
+    `seconds` have passed since the previous sample.
+    """
+    found = {
+        role: Preparation(
+            **{
+                name: count(summed(pods, PREPARATION_SERIES[name])) or 0
+                for name in PREPARATION_SERIES
+            }
+        )
+        for role in ("fetch", "index", "pack", "seal")
+        if (pods := [item for item in heard if item.role == role])
+    }
+    if "fetch" in found and seconds > 0:
+        fetch, former = found["fetch"], (before or {}).get("fetch")
+        if former is not None:
+            # A moving average over the samples.
+            speed = max(0, fetch.fetched - former.fetched) / seconds
+            if former.fetch_speed:
+                speed = (speed + 3 * former.fetch_speed) / 4
+            found["fetch"] = replace(fetch, fetch_speed=speed)
+    return found
+
 
 LONGEST_CHECKPOINT: Final = timedelta(minutes=5)
 """How long a worker may be silent before sums over all workers are dropped."""
@@ -38,8 +119,9 @@ _WORKER: Final = "worker"
 
 _OF_RANK_0: Final = tuple(item for item in FIGURES if item.combine is Combine.RANK_0)
 _SUMS: Final = tuple(item for item in FIGURES if item.combine is Combine.SUM)
+_MEANS: Final = tuple(item for item in FIGURES if item.combine is Combine.MEAN)
 _RATIOS: Final = tuple(item for item in FIGURES if item.combine is Combine.RATIO)
-_SUMMED: Final = step_window.SERIES.union(*((item.metric, item.per) for item in _RATIOS))
+_SUMMED: Final = windows.SERIES.union(*((item.metric, item.per) for item in _RATIOS))
 
 
 @dataclass(frozen=True)
@@ -47,7 +129,6 @@ class Asked:
     """A pod that is asked for its metrics, whether it answers or not.
 
     Attributes:
-        role: In its job.
         attempt: Its number; None for a pod of the preparation.
     """
 
@@ -55,9 +136,11 @@ class Asked:
     attempt: int | None
 
     @classmethod
-    def of_labels(cls, found: Mapping[str, str]) -> Asked:
+    def of_labels(cls, pod_labels: Mapping[str, str]) -> Asked:
         """Return what a pod's labels say that it is."""
-        return cls(found.get(labels.JOB_ROLE, ""), attempt_number(found.get(labels.ATTEMPT, "")))
+        return cls(
+            pod_labels.get(labels.JOB_ROLE, ""), attempt_number(pod_labels.get(labels.ATTEMPT, ""))
+        )
 
 
 _ONLY_THOSE_THAT_ANSWERED: Final[Mapping[str, Asked]] = MappingProxyType({})
@@ -73,19 +156,13 @@ class Sample:
         silent_since: Since when none of them has answered; None if one did.
         attempt: The newest attempt of which a pod answered; training figures are of it alone.
         heard_since: When a pod of this attempt first answered.
-        figures: Field of `api.figures` → value, unrounded, as far as it is known.
-        epochs: How many are planned.
-        batch: Batches done in this epoch.
-        batches_per_epoch: On every worker.
+        figures: Field of `resource.figures` → value, unrounded, as far as it is known.
         whole_at: When all workers last answered that are expected to; sums are of that time.
         progressed_at: When a sample of this attempt last showed progress of a worker.
         steps: The last 100 steps or more of all workers.
         rank0_pod: The pod of the worker that last reported rank 0; empty before.
         phase: What rank 0 does, as its program calls it.
         seconds: Rank 0's time by phase; the first worker's, while no rank is known.
-        preparation: By role: fetch, index, pack, seal.
-        totals: What the next sample is compared with.
-        comparison: Of the workers' times before an exchange of gradients.
         left_out: The pods whose metrics exceed a limit, in words; empty if there are none.
     """
 
@@ -146,9 +223,9 @@ def _metrics() -> frozenset[str]:
         metrics.TRAIN_BATCHES_PER_EPOCH,
     )
     figures = (name for item in FIGURES for name in (item.metric, item.per) if name)
-    preparation = preparation_sample.SERIES.values()
+    preparation = PREPARATION_SERIES.values()
     named = (metric.name for metric in training)
-    return frozenset((*named, *BY_LABEL, *figures, *preparation, *step_window.SERIES))
+    return frozenset((*named, *BY_LABEL, *figures, *preparation, *windows.SERIES))
 
 
 METRICS: Final = _metrics()
@@ -165,11 +242,7 @@ def sample_of(
 
     While no pod answers, the values of the previous sample stay.
 
-    Args:
-        scrapes: Pod name → what it answered.
-        previous: The sample before this one.
-        now: When the pods were scraped.
-        asked: Pod name → what it is, of all running pods that were asked.
+    `asked` has all running pods that were asked, `scrapes` those that answered, both by name.
     """
     heard = dict(sorted(scrapes.items()))
     before = Sample(now) if previous is None else previous
@@ -183,20 +256,17 @@ def sample_of(
     if attempts:
         sample = _with_training(sample, heard, max(attempts), previous, asked)
     newest = max(_attempts(asked.values()), default=None)
-    is_silent = newest is not None and newest not in attempts
-    since = _silent_since(previous, newest, now) if is_silent else None
-    return replace(_without_old_sums(sample), asked=newest, silent_since=since)
+    since = None
+    if newest is not None and newest not in attempts:
+        since = (before.silent_since if before.asked == newest else None) or now
+    if sample.whole_at is not None and sample.taken_at - sample.whole_at > LONGEST_CHECKPOINT:
+        old = dict.fromkeys(item.field for item in (*_SUMS, *_MEANS, *_RATIOS))
+        sample = replace(sample, figures=_updated(sample.figures, old))
+    return replace(sample, asked=newest, silent_since=since)
 
 
 def _attempts(pods: Iterable[Asked | Scrape]) -> set[int]:
     return {pod.attempt for pod in pods if pod.attempt is not None}
-
-
-def _silent_since(previous: Sample | None, asked: int | None, now: datetime) -> datetime:
-    """When the silence of an attempt that is silent now began."""
-    if previous is None or previous.asked != asked or previous.silent_since is None:
-        return now
-    return previous.silent_since
 
 
 def _with_training(
@@ -206,7 +276,6 @@ def _with_training(
     previous: Sample | None,
     asked: Mapping[str, Asked],
 ) -> Sample:
-    """Return a sample with the figures of an attempt."""
     former = Sample(bare.taken_at, heard_since=bare.taken_at)
     if previous is not None and previous.attempt == attempt:
         former = previous
@@ -214,7 +283,12 @@ def _with_training(
         pod: item for pod, item in heard.items() if (item.role, item.attempt) == (_WORKER, attempt)
     }
     sample = replace(former, taken_at=bare.taken_at, preparation=bare.preparation, attempt=attempt)
-    is_whole = _expected(sample, asked) <= workers.keys()
+    # Without these workers there is no sum.
+    expected = {pod for pod, item in asked.items() if item == Asked(_WORKER, attempt)}
+    is_late = sample.taken_at - (sample.heard_since or sample.taken_at) > LONGEST_CHECKPOINT
+    if is_late and sample.totals is not None:
+        expected &= sample.totals.work.keys()
+    is_whole = expected <= workers.keys()
     rank0_pod = next(
         (pod for pod in workers if workers[pod].values.get(metrics.TRAIN_RANK.name) == 0), ""
     )
@@ -222,7 +296,15 @@ def _with_training(
     if first is not None:
         sample = replace(sample, rank0_pod=rank0_pod)
     if first is not None or is_whole:
-        sample = _with_rank_0(sample, first.values if first is not None else {})
+        values = first.values if first is not None else {}
+        figures = {item.field: item.number.accepted(values.get(item.metric)) for item in _OF_RANK_0}
+        sample = replace(
+            sample,
+            figures=_updated(sample.figures, figures),
+            epochs=count(values.get(metrics.TRAIN_EPOCHS.name)),
+            batch=count(values.get(metrics.TRAIN_BATCH.name)),
+            batches_per_epoch=count(values.get(metrics.TRAIN_BATCHES_PER_EPOCH.name)),
+        )
     # Rank 0 is unknown while workers resume.
     doing = [item.phase for item in (first, *workers.values()) if item is not None and item.phase]
     sample = replace(sample, phase=doing[0] if doing else former.phase)
@@ -233,35 +315,22 @@ def _with_training(
         times = {pod: item.before_exchange for pod, item in workers.items()}
         found = compared(sample.comparison, times, sample.taken_at)
         sample = replace(_with_sums(sample, list(workers.values())), comparison=found)
-    totals = sample.totals or Totals()
-    sample = replace(sample, totals=replace(totals, work=_work(workers, former.totals)))
+    # Older programs report images alone; evaluations and checkpoints do not increase them.
+    before = former.totals.work if former.totals is not None else {}
+    series = (metrics.TRAIN_IMAGES.name, metrics.TRAIN_PHASE_WORK.name)
+    work = dict(before)
+    for pod, item in workers.items():
+        done = sum(item.values.get(name, 0.0) for name in series)
+        work[pod] = max(done, before.get(pod, 0.0))
+    sample = replace(sample, totals=replace(sample.totals or Totals(), work=work))
     return replace(sample, progressed_at=_progressed_at(sample, former))
 
 
-def _expected(sample: Sample, asked: Mapping[str, Asked]) -> set[str]:
-    """Return the workers of a sample's attempt without which there is no sum."""
-    workers = {pod for pod, item in asked.items() if item == Asked(_WORKER, sample.attempt)}
-    since, totals = sample.heard_since, sample.totals
-    if since is None or totals is None or sample.taken_at - since <= LONGEST_CHECKPOINT:
-        return workers
-    return workers & totals.work.keys()
-
-
-def _with_rank_0(former: Sample, values: Mapping[str, float]) -> Sample:
-    """Return a sample with the values of the worker of rank 0."""
-    figures = {item.field: item.number.accepted(values.get(item.metric)) for item in _OF_RANK_0}
-    return replace(
-        former,
-        figures=_updated(former.figures, figures),
-        epochs=count(values.get(metrics.TRAIN_EPOCHS.name)),
-        batch=count(values.get(metrics.TRAIN_BATCH.name)),
-        batches_per_epoch=count(values.get(metrics.TRAIN_BATCHES_PER_EPOCH.name)),
-    )
-
-
 def _with_sums(former: Sample, workers: list[Scrape]) -> Sample:
-    """Return a sample with the values of all workers together."""
     figures = {item.field: item.number.accepted(summed(workers, item.metric)) for item in _SUMS}
+    for item in _MEANS:
+        known = [pod.values[item.metric] for pod in workers if item.metric in pod.values]
+        figures[item.field] = item.number.accepted(fmean(known)) if known else None
     before = former.totals or Totals()
     sums = {name: summed(workers, name) or 0.0 for name in _SUMMED}
     for item in _RATIOS:
@@ -273,7 +342,7 @@ def _with_sums(former: Sample, workers: list[Scrape]) -> Sample:
         former,
         whole_at=former.taken_at,
         figures=_updated(former.figures, figures),
-        steps=step_window.advanced(former.steps, sums, former.position),
+        steps=windows.advanced(former.steps, sums, former.position),
         totals=Totals(sums=sums),
     )
 
@@ -282,29 +351,6 @@ def _updated(former: Mapping[str, float], changes: Mapping[str, float | None]) -
     """Return figures with changes; None removes one."""
     merged = {**former, **changes}
     return {name: value for name, value in merged.items() if value is not None}
-
-
-def _without_old_sums(sample: Sample) -> Sample:
-    """Return a sample without the values of all workers, if these are too old."""
-    if sample.whole_at is None or sample.taken_at - sample.whole_at <= LONGEST_CHECKPOINT:
-        return sample
-    old = dict.fromkeys(item.field for item in (*_SUMS, *_RATIOS))
-    return replace(sample, figures=_updated(sample.figures, old))
-
-
-def _work(workers: Mapping[str, Scrape], former: Totals | None) -> dict[str, float]:
-    """Return the most images and units of work that each worker reported in any sample.
-
-    Older programs report images alone; evaluations and checkpoints do not increase them.
-    """
-    before = former.work if former is not None else {}
-    series = (metrics.TRAIN_IMAGES.name, metrics.TRAIN_PHASE_WORK.name)
-    work = {
-        pod: sum(item.values.get(name, 0.0) for name in series) for pod, item in workers.items()
-    }
-    return {
-        pod: max(work.get(pod, 0.0), before.get(pod, 0.0)) for pod in work.keys() | before.keys()
-    }
 
 
 def _progressed_at(sample: Sample, former: Sample) -> datetime:

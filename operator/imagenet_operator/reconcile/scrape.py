@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final
 
-from imagenet_operator.api.figures import COUNT
-from imagenet_operator.api.time_status import WORKER_PHASES
 from imagenet_spec import metrics
 from imagenet_spec.metrics import ATTEMPT_LABEL, PHASE_LABEL, ROLE_LABEL, SLOT_LABEL
+from imagenet_spec.resource.figures import COUNT
+from imagenet_spec.resource.time_status import WORKER_PHASES
 
 _BEFORE_EXCHANGE: Final = metrics.TRAIN_BEFORE_EXCHANGE.name
 _EXCHANGES: Final = metrics.TRAIN_EXCHANGES.name
@@ -69,11 +69,7 @@ class Scrape:
 
 
 class ScrapeReader:
-    """Reads one pod's text, piece by piece.
-
-    Args:
-        wanted: The names of the series to keep.
-    """
+    """Reads one pod's text, piece by piece."""
 
     def __init__(self, wanted: Collection[str]) -> None:
         self._wanted = wanted
@@ -90,7 +86,13 @@ class ScrapeReader:
         """Read the next piece of the text."""
         *lines, rest = piece.split(b"\n")
         for line in lines:
-            self._end_line(line)
+            self._extend(line)
+            if not self._passes_over:
+                try:
+                    self._read(self._rest.decode())
+                except ValueError:
+                    self._is_damaged = True
+            self._rest, self._passes_over = b"", False
         self._extend(rest)
 
     def scrape(self) -> Scrape | None:
@@ -101,22 +103,19 @@ class ScrapeReader:
         if self._is_damaged or self._rest or self._passes_over:
             return None
         attempt = attempt_number(self._labels.get(ATTEMPT_LABEL, ""))
+        seconds, exchanges = self._slots[_BEFORE_EXCHANGE], self._slots[_EXCHANGES]
         return Scrape(
             self._labels.get(ROLE_LABEL, ""),
             attempt,
             self._values,
             self._phase,
             self._seconds,
-            self._before_exchange(),
+            {
+                slot: BeforeExchange(spent, exchanges[slot])
+                for slot, spent in seconds.items()
+                if slot in exchanges
+            },
         )
-
-    def _before_exchange(self) -> dict[str, BeforeExchange]:
-        seconds, exchanges = self._slots[_BEFORE_EXCHANGE], self._slots[_EXCHANGES]
-        return {
-            slot: BeforeExchange(spent, exchanges[slot])
-            for slot, spent in seconds.items()
-            if slot in exchanges
-        }
 
     def _extend(self, text: bytes) -> None:
         """Keep the beginning of a line; no more of it than a line may have."""
@@ -124,21 +123,8 @@ class ScrapeReader:
             self._passes_over = True
         self._rest = b"" if self._passes_over else self._rest + text
 
-    def _end_line(self, text: bytes) -> None:
-        self._extend(text)
-        if not self._passes_over:
-            try:
-                self._read(self._rest.decode())
-            except ValueError:
-                self._is_damaged = True
-        self._rest, self._passes_over = b"", False
-
     def _read(self, line: str) -> None:
-        """Read a line: a comment, or ``name{label="value",…} value [timestamp]``.
-
-        Raises:
-            ValueError: It is neither.
-        """
+        """Read a line: a comment, or ``name{label="value",…} value [timestamp]``."""
         line = line.strip()
         if not line or line.startswith("#"):
             return
@@ -146,14 +132,27 @@ class ScrapeReader:
         is_wanted = name in self._wanted
         self._labels.pop(SLOT_LABEL, None)  # not every series has it
         if is_wanted or not self._labels:
-            self._labels |= _kept(labels)
+            found = {}
+            position = 0
+            while position < len(labels):
+                label = _LABEL.match(labels, position)
+                if label is None:
+                    raise ValueError("a label is malformed")
+                position = label.end()
+                if label[1] in _LABELS:
+                    found[label[1]] = label[2]
+            self._labels |= found
         phase = self._labels.get(PHASE_LABEL, "")
         if name == metrics.TRAIN_PHASE.name and value:
             self._phase = phase[:_LONGEST_PHASE]
         if name == metrics.TRAIN_SECONDS.name and phase in WORKER_PHASES:
             self._seconds[phase] = value
         slot = self._labels.get(SLOT_LABEL, "")
-        if name in self._slots and isfinite(value) and _is_slot(slot):
+        if (
+            name in self._slots
+            and isfinite(value)
+            and (not slot or (slot.isdecimal() and len(slot) <= _MOST_DIGITS))
+        ):
             self._slots[name][slot] = value
         # NaN and infinity, which a gauge may hold, are ignored.
         if is_wanted and isfinite(value):
@@ -163,11 +162,6 @@ class ScrapeReader:
 def attempt_number(text: str) -> int | None:
     """Return the number of an attempt; None for any other text that an image may report."""
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
-
-
-def _is_slot(text: str) -> bool:
-    """Whether a label is the number of a slot, or empty."""
-    return not text or (text.isdecimal() and len(text) <= _MOST_DIGITS)
 
 
 def _parts(line: str) -> tuple[str, str, float]:
@@ -184,20 +178,6 @@ def _parts(line: str) -> tuple[str, str, float]:
     if len(numbers) not in (1, 2):
         raise ValueError("a series has one value, and perhaps a time")
     return name.strip(), labels, float(numbers[0])
-
-
-def _kept(labels: str) -> dict[str, str]:
-    """Return the labels by which a pod says what it is and what it does."""
-    found = {}
-    position = 0
-    while position < len(labels):
-        label = _LABEL.match(labels, position)
-        if label is None:
-            raise ValueError("a label is malformed")
-        position = label.end()
-        if label[1] in _LABELS:
-            found[label[1]] = label[2]
-    return found
 
 
 def summed(scrapes: list[Scrape], name: str) -> float | None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from imagenet_operator.api.status import Clock, MemberStatus, TrainingStatus
-from imagenet_operator.api.templates import own_program
 from imagenet_operator.manifests import attempt as builder
 from imagenet_operator.reconcile import attempt_size, outcome
 from imagenet_operator.reconcile.context import ReconcileContext
@@ -29,6 +27,8 @@ from imagenet_operator.reconcile.policies import (
     waiting,
 )
 from imagenet_operator.reconcile.types import End, MemberPod
+from imagenet_spec.resource.status import Clock, MemberStatus, TrainingStatus
+from imagenet_spec.resource.templates import own_program
 
 _SCHEDULING = "Scheduling"
 """The reason of Running until all members have nodes."""
@@ -42,7 +42,7 @@ def train(context: ReconcileContext) -> None:
     is_adopted = _adopt(context)
     training = context.status.training
     if training is None or training.outcome is not None:
-        _between_attempts(context)
+        between_attempts(context)
         return
     seen = _record(context)
     is_whole = seen.keys() == {member.name for member in training.members}
@@ -62,7 +62,7 @@ def train(context: ReconcileContext) -> None:
         _go_on(context, seen)
 
 
-def _between_attempts(context: ReconcileContext) -> None:
+def between_attempts(context: ReconcileContext) -> None:
     """Delete the former attempts, then start the next one when its time has come."""
     if context.status.training is not None and not outcome.review_charge(context):
         return
@@ -96,7 +96,7 @@ def _between_attempts(context: ReconcileContext) -> None:
     workers = attempt_size.recorded(context)
     manifests = builder.build(context.described, number, context.settings.manifests, workers)
     if context.create_or_wait("Running", manifests):
-        _begin(context, number, members.planned(manifests))
+        begin(context, number, members.planned(manifests))
         context.warn_of_misspelled_fields()
 
 
@@ -104,7 +104,7 @@ def _is_charged(training: TrainingStatus | None) -> bool:
     return training is not None and training.outcome is not None and training.outcome.charged
 
 
-def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, ...]) -> None:
+def begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, ...]) -> None:
     """Record the start of an attempt."""
     former = context.status.training
     waits = context.job.spec.run_policy.scheduling_policy.gang == "Wait"
@@ -128,7 +128,7 @@ def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, 
     )
     if waits or not has_timed_out or not _is_unplaced(context):
         context.set_condition("Running", False, _SCHEDULING, _WAITING)
-    words = attempt_size.in_words(context, planned)
+    words = attempt_size.fewer_workers(context, planned)
     context.record_event("AttemptStarted", f"attempt {number}: {len(planned)} pods{words}")
     # Pods for which there is no room may have no event, and neither have pods with gates.
     context.requeue_at(gang.deadline(started, attempt_size.limit(context, started)))
@@ -137,7 +137,6 @@ def _begin(context: ReconcileContext, number: int, planned: tuple[MemberStatus, 
 
 
 def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
-    """Record the attempt's members and figures, and return the pods that exist by name."""
     training, now = context.training, context.now
     seen = members.by_name(context.attempt.members)
     recorded = members.recorded(training.members, seen, now)
@@ -180,7 +179,6 @@ def _record(context: ReconcileContext) -> Mapping[str, MemberPod]:
 
 
 def _verdict(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> End | None:
-    """Return why the attempt has to end, if it has to: the first policy that objects."""
     policy, training = context.job.spec.run_policy, context.training
     errors, now = context.status.start_errors, context.now
     end = members.verdict(
@@ -265,7 +263,7 @@ def _record_running(context: ReconcileContext, awaited: str) -> None:
     """Set the condition Running by what the members wait for."""
     training = context.training
     if training.running_time is not None:
-        words = attempt_size.in_words(context, training.members)
+        words = attempt_size.fewer_workers(context, training.members)
         message = f"all members of attempt {training.attempt} run{words}"
         if context.set_condition("Running", True, "AllMembersRunning", message):
             context.record_event("Running", message)
@@ -297,7 +295,7 @@ def _record_stragglers(context: ReconcileContext) -> None:
         return
     if sample.comparison is None or not sample.comparison.factors:
         return  # as after a restart of the operator
-    context.update_training(stragglers=stragglers.found(former, sample.comparison) or None)
+    context.update_training(stragglers=stragglers.slowest(former, sample.comparison) or None)
     training = context.training
     if training.stragglers:
         message = stragglers.message(training)
@@ -320,9 +318,9 @@ def _adopt(context: ReconcileContext) -> bool:
         # A newer operator has created it, and what it planned is not known.
         existing = version_skew.existing(context.observed.attempts[newest].members)
         if existing:
-            _begin(context, newest, existing)
+            begin(context, newest, existing)
         return False
     workers = attempt_size.recorded(context)
     manifests = builder.build(context.described, newest, context.settings.manifests, workers)
-    _begin(context, newest, members.planned(manifests))
+    begin(context, newest, members.planned(manifests))
     return True

@@ -1,7 +1,8 @@
 """The types of a reconcile: what is observed, what is decided.
 
 ``observe.sort`` turns Kubernetes-shaped objects into an `Observed`; ``decide`` turns that into a
-`Decision`, which a cluster applies. These types only read their fields, and know no cluster.
+`Decision`, which a cluster applies. These types only read their fields, and know no cluster. The
+settings are the waits and limits of decisions.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final
 
-from imagenet_operator.api.status import Status
-from imagenet_operator.errors import Problem
+from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.manifests.names import SCHEDULING_GATE
+from imagenet_spec.errors import Problem
+from imagenet_spec.resource.status import Status
 
 Manifest = dict[str, Any]
 """A Kubernetes-shaped object, as its JSON would be."""
@@ -86,9 +88,6 @@ class Event:
     """One line of `kubectl describe`.
 
     Attributes:
-        type: Normal or Warning.
-        reason: CamelCase.
-        message: For people.
         series: Events of a job and reason with the same text are one line, with a count; empty for
             an event without a series.
     """
@@ -110,7 +109,6 @@ class Decision:
     status cannot be written, the events are not sent.
 
     Attributes:
-        create: Manifests, in order.
         delete: References; the job itself (kind ``ImageNetJob``) when its time to live is over.
         patch: Merge patches: suspension of Jobs, scheduling gates, owners of claims.
         status: The whole new status of the job.
@@ -187,23 +185,16 @@ class MemberPod:
         live: Whether any container of the pod may still run.
         finished: Its phase is Succeeded or Failed. The kubelet reports it once no container runs,
             and the scheduler does not count the pod's requests any more.
-        node: Where it was bound to.
-        exit_code: Of the container that ended, if one did.
         reason: Why it ended or waits: the pod's or the container's reason.
         message: The container's termination message or the pod's message, for people.
         disrupted: Why the cluster disrupted it (preemption, eviction, a lost node), if it did.
         evicted: Why Kueue ends it, in Kueue's words; None if it does not.
-        terminating: It has a deletionTimestamp.
         cut_short: Its program did not end before its eviction or deletion was requested, so an exit
             with 0 may be the answer to SIGTERM.
         out_of_reach: Its node cannot be reached; its status may be old.
         gone: It is out of reach and terminating, so it counts as ended.
-        gates: Names of the scheduling gates that hold it back.
-        started_at: When its container started.
-        finished_at: When its container ended.
         leaves_result: Its program leaves a result in its termination message.
         requests: Resource requests of the pod: name → amount in base units.
-        tolerations: As in its spec.
     """
 
     attempt: int
@@ -248,8 +239,6 @@ class Attempt:
     """All children of one attempt.
 
     Attributes:
-        number: The N of ``NAME-rN``.
-        members: Its pods, in the order of role and index.
         shared: What they share: the Service, the NetworkPolicy, the PodDisruptionBudget; without
             those that are being deleted.
     """
@@ -280,8 +269,6 @@ class HeldPod:
 
     Attributes:
         name, uid: The pod's.
-        containers: The containers that run on.
-        succeeded: Whether the program exited with 0.
     """
 
     name: str
@@ -297,24 +284,17 @@ class HeldPod:
 
 @dataclass(frozen=True)
 class PreparationJob:
-    """One of the Jobs fetch, index, pack and seal, as observed.
+    """One of the Jobs of the preparation, or of an upload, as observed.
 
     Attributes:
-        role: fetch, index, pack or seal.
-        active, succeeded, failed: Counts of pods (for pack, succeeded counts shards). A program
-            that has succeeded counts, whatever other containers of its pod do.
-        completions: How many must succeed.
         parallelism: How many pods may be active.
         complete: The Job's condition Complete is true, or all of its programs have succeeded.
         failure: Why the Job's condition Failed is true, for people; None if it is not.
         message: The termination message of a pod that succeeded; None if no such pod is left.
-        suspended: ``spec.suspend`` as written.
         suspended_by_others: Another controller, such as Kueue, has suspended it.
         queued: It has a queue of Kueue, which alone suspends it and lets it go on.
-        terminating: It has a deletionTimestamp.
         stranded: It waits for a pod that is terminating on a node that cannot be reached. A Job
             with a failure policy replaces no pod whose end is not known.
-        held: Its pods that do not end with their program.
     """
 
     role: str
@@ -358,16 +338,7 @@ class PreparationJob:
 
 @dataclass(frozen=True)
 class Claim:
-    """A PersistentVolumeClaim made for this job (or kept from a former job of its name).
-
-    Attributes:
-        owners: Its ownerReferences.
-        terminating: It has a deletionTimestamp.
-        pending: It has no volume yet.
-        created: Its creationTimestamp.
-        modes: Its access modes.
-        storage_class: The name of its StorageClass, if it has one.
-    """
+    """A PersistentVolumeClaim made for this job (or kept from a former job of its name)."""
 
     name: str
     uid: str
@@ -407,17 +378,14 @@ class WaitingObject:
     """A pod that has not started or is being deleted, or a Job that has no pod.
 
     Attributes:
-        kind: Pod or Job.
         role: Its role in the job; pods of one role have one template.
         attempt: The attempt of a member; None for an object of the preparation.
         reason: A container's reason, the scheduler's, or one of the constants above.
         message: The explanation of the kubelet or the scheduler, or the name of the queue.
         since: When it was created, was first not scheduled, got its node, or when its grace period
             ended; None if its gates are gone and the scheduler has not handled it since.
-        node: The node of a pod, if it has one.
         finalizers: What its deletion waits for, beside the node.
         beside_running: Whether another pod of the same Job runs.
-        claims: The claims of a pod without a node, by name.
     """
 
     kind: str
@@ -448,8 +416,6 @@ class ObjectEvent:
     Of what waits in a queue, it has the words of the queue, and the reason `QUEUED`.
 
     Attributes:
-        reason: The Event's.
-        message: The Event's.
         claim: The claim that the Event is about, with its class and access modes; empty if it is
             about the object.
     """
@@ -464,9 +430,6 @@ class Sharer:
     """A job that needs the same dataset on the same claim as the job that is reconciled.
 
     Attributes:
-        name: Its name, in the same namespace.
-        uid: Its UID.
-        created: Its creationTimestamp.
         packs: Whether it has a Job that packs or seals.
         goes_on: Whether it will take its next step: it is not suspended, deleted or finished.
         sealed_at: When its dataset was ready; None if it is not sealed.
@@ -489,10 +452,7 @@ class Observed:
     """What a reconcile sees of the cluster, sorted.
 
     Attributes:
-        jobs: Preparation Jobs by role.
-        attempts: By number.
         protection: Objects that protect the pods of the preparation and are not terminating.
-        claims: By name.
         access: Claim → its access modes, for every claim that is observed, of any owner.
         absent: Claims that the job names and that do not exist, read before its start.
         foreign: (kind, name) → whose it is, for objects that are not this job's. They are never
@@ -523,3 +483,38 @@ class Observed:
     refusal: Refusal | None = None
     sharers: tuple[Sharer, ...] = ()
     unsupported: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReconcileSettings:
+    """Settings of the operator for all jobs.
+
+    Attributes:
+        restart_delay: Wait after the second failure of a row; doubled with each further one.
+        full_volume_delay_limit: Longest wait before an attempt after one with a full volume.
+        full_volume_limit: How many attempts in a row may find the output volume full.
+        upload_delay_limit: Longest wait before an upload of the model after one that failed.
+        upload_limit: How many uploads of the model may fail; with the waits, those of about a day.
+        exit_grace_period: How long a scheduler, server or rendezvous that exited with 0 may precede
+            the last worker.
+        requeue_interval: Time to the next reconcile when no event may announce the change that the
+            job waits for: a name that another object holds, a node that may become unreachable.
+        resync_period: Longest time between two reconciles of an unfinished job; events may be lost.
+    """
+
+    restart_delay: timedelta = timedelta(seconds=10)
+    restart_delay_limit: timedelta = timedelta(minutes=6)
+    disruption_delay: timedelta = timedelta(seconds=5)
+    disruption_limit: int = 100
+    full_volume_delay_limit: timedelta = timedelta(minutes=10)
+    full_volume_limit: int = 24
+    upload_delay_limit: timedelta = timedelta(minutes=30)
+    upload_limit: int = 50
+    exit_grace_period: timedelta = timedelta(seconds=60)
+    requeue_interval: timedelta = timedelta(seconds=30)
+    resync_period: timedelta = timedelta(minutes=5)
+    manifests: manifests.Settings = manifests.DEFAULTS
+
+
+DEFAULTS = ReconcileSettings()
+"""The settings that the project publishes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import ReconcileSettings
 from support.job_stories import (
     condition_of,
     ended_well,
@@ -12,6 +12,7 @@ from support.job_stories import (
     play,
     reasons,
 )
+from support.sentences import assert_says
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_objects import condition
 
@@ -36,9 +37,8 @@ def test_a_name_that_another_object_holds_is_waited_for(
         return said_so is not None and said_so.reason == "NameConflict"
 
     play(cluster, is_in_conflict)
-    assert condition_of(cluster.status, spoken_of)[2] == (
-        f"{kind} {name} belongs to Other theirs (UID other); waiting until the name is free"
-    )
+    message = condition_of(cluster.status, spoken_of)[2]
+    assert_says(message, f"{kind} {name}", "Other theirs (UID other)", "waiting")
     for _ in range(3):
         assert cluster.reconcile().requeue_after == ReconcileSettings().requeue_interval
     assert reasons(cluster).count("NameConflict") == 1

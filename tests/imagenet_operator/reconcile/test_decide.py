@@ -6,10 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from imagenet_operator.api.status import Status
 from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
-from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Decision
+from imagenet_operator.reconcile.types import Decision, ReconcileSettings
+from imagenet_spec.resource.status import Status
 from support.job_stories import (
     ROOMY,
     condition_of,
@@ -25,6 +24,7 @@ from support.job_stories import (
     running,
 )
 from support.job_table import PREPARED, manifest
+from support.sentences import assert_says
 from support.simulated_cluster import SimulatedCluster
 
 
@@ -53,10 +53,8 @@ def test_the_way_of_one_job() -> None:
     ]
     assert list(dict.fromkeys(phases)) == ["Preparing", "Starting", "Running", "Succeeded"]
     assert reasons(cluster) == ["DatasetReady", "AttemptStarted", "Running", "Succeeded"]
-    assert cluster.events[0].message == (
-        "dataset 0123456789ab with 1,200 + 100 images in 9 classes: "
-        "all shards are verified; left out: 1 class with too few images"
-    )
+    counts = ("1,200 + 100 images", "9 classes", "1 class with too few images")
+    assert_says(cluster.events[0].message, "0123456789ab", *counts)
     assert cluster.status.dataset is not None
     assert cluster.status.dataset.sealed
 

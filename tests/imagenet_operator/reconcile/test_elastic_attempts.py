@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import ReconcileSettings
 from support.job_stories import (
     condition_of,
     ended_well,
@@ -16,6 +16,7 @@ from support.job_stories import (
     worker_arguments,
 )
 from support.job_table import manifest
+from support.sentences import assert_says
 from support.simulated_cluster import SimulatedCluster
 
 WAIT = 100
@@ -80,13 +81,10 @@ def test_where_nodes_are_missing_the_next_attempt_has_fewer_workers() -> None:
     assert training.outcome.time - training.start_time == timedelta(seconds=WAIT)
     play(cluster, is_in_attempt(1))
     assert workers(cluster) == 3
-    assert said(cluster, "Shrunk") == [
-        "Shrunk to 3 of 4 workers: 0 of 1 nodes have room for digits-r1-server-0: "
-        "1 with no room for another pod"
-    ]
-    assert said(cluster, "AttemptStarted")[1] == "attempt 1: 5 pods; 3 of 4 workers"
-    running = condition_of(cluster.status, "Running")
-    assert running[2] == "all members of attempt 1 run; 3 of 4 workers"
+    (shrunk,) = said(cluster, "Shrunk")
+    assert_says(shrunk, "3 of 4 workers", "0 of 1 nodes", "digits-r1-server-0", "another pod")
+    assert_says(said(cluster, "AttemptStarted")[1], "attempt 1", "5 pods", "3 of 4 workers")
+    assert_says(condition_of(cluster.status, "Running")[2], "attempt 1", "3 of 4 workers")
     assert (cluster.status.restarts, cluster.status.disruptions) == (0, 0)
     cluster.settle()
     assert ended_well(cluster)

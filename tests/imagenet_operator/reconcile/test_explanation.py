@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.errors import Problem
 from imagenet_operator.reconcile import explanation
 from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from imagenet_operator.reconcile.types import ObjectEvent
+from imagenet_spec.errors import Problem
 from support.job_stories import (
     condition_of,
     creating,
@@ -24,6 +24,7 @@ from support.job_stories import (
     pod,
     reasons,
 )
+from support.sentences import assert_says
 from support.simulated_cluster import SimulatedCluster
 
 WORKER = "digits-r0-worker-0"
@@ -397,7 +398,7 @@ def test_an_init_container_that_runs_is_named_and_raises_no_alert() -> None:
     pass_time(cluster, 30)
     _, reason, message = running(cluster)
     assert reason == "PodInitializing"
-    assert message == f"{WORKER} on b: an init container runs: fetch"
+    assert_says(message, f"{WORKER} on b", "init container", "fetch")
     assert reason not in explanation.WAITING_REASONS
 
     item["status"]["initContainerStatuses"] = states[:1]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import ReconcileSettings
 from support.job_stories import (
+    condition_of,
     is_in_attempt,
     is_over,
     is_running,
@@ -27,7 +30,74 @@ def test_the_status_says_where_the_model_is() -> None:
     assert cluster.status.model.to_manifest() == {
         "claimName": "digits-dataset",
         "path": "jobs/digits-6f3c1f0e/attempts/r1",
+        "framework": "MXNet",
     }
+
+
+def test_the_status_has_the_checksum_of_the_result() -> None:
+    cluster = running()
+    words = json.dumps({"event": "finished", "epochs": 90, "resultSha256": "a5" * 32})
+    first, second = cluster.finishing_workers()
+    cluster.exit(first, 0, words)
+    cluster.exit(second, 0)
+    cluster.reconcile()
+    assert cluster.status.model is not None
+    assert cluster.status.model.sha256 == "a5" * 32
+
+
+STOPPED = {
+    "event": "finished",
+    "epochs": 8,
+    "top1": 0.81,
+    "plannedEpochs": 90,
+    "stoppedMetric": "top1",
+    "stoppedValue": 0.8125,
+    "stoppedEpoch": 5,
+}
+
+
+@pytest.mark.parametrize(
+    ("result", "reason", "message", "epochs"),
+    [
+        (
+            STOPPED,
+            "EarlyStopped",
+            "early stopping after epoch 8 of 90: validation top1 has not improved since epoch 5 "
+            "(0.8125)",
+            "8/90",
+        ),
+        (
+            {"event": "finished", "epochs": 8, "plannedEpochs": 90, "stoppedMetric": "loss"},
+            "EarlyStopped",
+            "early stopping after epoch 8 of 90: validation loss was never a number",
+            "8/90",
+        ),
+        (
+            {"event": "finished", "epochs": 90, "top1": 0.81},
+            "AllWorkersSucceeded",
+            "all workers of attempt 0 exited with 0",
+            "90/90",
+        ),
+    ],
+)
+def test_an_early_stop_is_the_reason_of_the_success(
+    result: dict[str, Any], reason: str, message: str, epochs: str
+) -> None:
+    cluster = running()
+    first, second = cluster.finishing_workers()
+    cluster.exit(first, 0, json.dumps(result))
+    cluster.exit(second, 0)
+    cluster.reconcile()
+    assert cluster.status.phase == "Succeeded"
+    assert condition_of(cluster.status, "Succeeded")[1:] == (reason, message)
+    training = cluster.status.training
+    assert training is not None
+    assert training.finished_epochs == epochs
+    assert (training.epoch, training.checkpoint_epoch) == (
+        result["epochs"] - 1,
+        result["epochs"],
+    )
+    assert training.eta is None
 
 
 def test_a_finished_worker_that_vanishes_undoes_nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import ReconcileSettings
 from imagenet_spec.names import EXIT_VOLUME_FULL
 from support.job_stories import (
     ROOMY,

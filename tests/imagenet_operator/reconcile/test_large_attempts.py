@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import stored
-from imagenet_operator.api.status import Status
+from imagenet_spec import stored
+from imagenet_spec.resource.status import Status
 from support.large_attempt import LargeAttempt
 
 LARGEST = 300_000

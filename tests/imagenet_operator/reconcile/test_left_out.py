@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from imagenet_operator.api.status import Status
 from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.observe import sort
 from imagenet_operator.reconcile.sample import Sample
+from imagenet_spec.resource.status import Status
 from support.asynchronous import run_now
 from support.job_stories import is_running, make, play
 from support.simulated_cluster import SimulatedCluster

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import attempt, labels, names, protection
-from imagenet_operator.reconcile import decide, outcome
-from imagenet_operator.reconcile import publishing as publish
+from imagenet_operator.reconcile import decide, outcome, uploads
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import cleanup, deadlines, gang, job_status, members
-from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Attempt, End, Observed
+from imagenet_operator.reconcile.types import Attempt, End, Observed, ReconcileSettings
+from imagenet_spec.resource import ImageNetJob
 from support.job_table import BUCKET, PREPARED, manifest
 from support.planted_bugs import (
     deletes_before_it_records,
@@ -253,29 +251,29 @@ def leaves_members_running(patch: Patch) -> None:
 
 
 def tells_of_the_end_again_and_again(patch: Patch) -> None:
-    finish = decide._finish
+    finish = decide.finish
 
     def talkative(context: ReconcileContext) -> None:
         finish(context)
         context.record_event("Finished", "again")
 
-    patch.setattr(decide, "_finish", talkative)
+    patch.setattr(decide, "finish", talkative)
 
 
 def gives_up_too_early(patch: Patch) -> None:
-    patch.setattr(outcome, "_limit_reached", lambda *_: ("BackoffLimitExceeded", "enough"))
+    patch.setattr(outcome, "limit_reached", lambda *_: ("BackoffLimitExceeded", "enough"))
 
 
 def never_gives_up(patch: Patch) -> None:
-    patch.setattr(outcome, "_limit_reached", lambda *_: None)
+    patch.setattr(outcome, "limit_reached", lambda *_: None)
 
 
 def uploads_what_is_not_sealed(patch: Patch) -> None:
-    patch.setattr(publish, "is_under_way", lambda job, _: job.status.dataset is not None)
+    patch.setattr(uploads, "is_publishing", lambda job, _: job.status.dataset is not None)
 
 
 def uploads_without_protection(patch: Patch) -> None:
-    patch.setattr(publish, "missing_protection", lambda _: [])
+    patch.setattr(uploads, "missing_protection", lambda _: [])
 
 
 def leaves_uploads_unprotected(patch: Patch) -> None:
@@ -291,18 +289,18 @@ def fails_with_its_upload(patch: Patch) -> None:
     def fail(context: ReconcileContext, _: object) -> None:
         context.fail("PreparationFailed", "the upload failed")
 
-    patch.setattr(publish, "_record_end", fail)
+    patch.setattr(uploads, "record_published", fail)
 
 
 def publishes_again(patch: Patch) -> None:
     def is_ready(job: ImageNetJob, _: object) -> bool:
         return job_status.holds(job.status.conditions, "DatasetReady")
 
-    patch.setattr(publish, "is_under_way", is_ready)
+    patch.setattr(uploads, "is_publishing", is_ready)
 
 
 def forgets_to_publish(patch: Patch) -> None:
-    patch.setattr(publish, "is_under_way", lambda *_: False)
+    patch.setattr(uploads, "is_publishing", lambda *_: False)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from datetime import timedelta
 
 import pytest
 
-from imagenet_operator.api.time_status import PHASES, WORKER_PHASES, seconds_of
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import Decision
+from imagenet_spec.resource.time_status import PHASES, WORKER_PHASES, seconds_of
 from support.job_stories import is_running, make, names, play
 from support.job_table import FETCHED, manifest
 from support.simulated_cluster import SimulatedCluster

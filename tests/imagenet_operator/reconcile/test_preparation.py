@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.dataset_status import DatasetStatus, ImageCounts
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile.preparation_sample import Preparation
-from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Event
+from imagenet_operator.reconcile.sample import Preparation, Sample
+from imagenet_operator.reconcile.types import Event, ReconcileSettings
+from imagenet_spec.resource.dataset_status import DatasetStatus, ImageCounts
 from support.job_stories import (
     ROOMY,
     condition_of,
@@ -24,6 +22,7 @@ from support.job_stories import (
     reasons,
 )
 from support.job_table import PREPARED, manifest
+from support.sentences import assert_says
 from support.simulated_cluster import SimulatedCluster
 
 
@@ -138,7 +137,7 @@ def test_a_result_that_cannot_be_read_fails_the_job() -> None:
     cluster.settle()
     _, reason, message = condition_of(cluster.status, "Failed")
     assert reason == "PreparationFailed"
-    assert message == """index wrote no readable result: '{"key": "k"}'"""
+    assert_says(message, "index", '{"key": "k"}')
 
 
 def test_the_status_says_how_many_images_a_core_decodes() -> None:
@@ -168,6 +167,44 @@ def test_skipped_images_are_an_event() -> None:
     assert cluster.events[1] == Event(
         "Warning", "ImagesSkipped", "3 damaged images were left out; skipped.jsonl names them"
     )
+
+
+FINDINGS = ["2 validation images look like a training image", "the classes are unbalanced"]
+
+
+def warnings_of(cluster: SimulatedCluster) -> list[str]:
+    return [event.message for event in cluster.events if event.reason == "DatasetFindings"]
+
+
+def test_findings_are_in_the_status_and_one_event_and_the_job_trains() -> None:
+    cluster = make()
+    cluster.seal_result = {**cluster.seal_result, "findings": FINDINGS}
+    play(cluster, is_running)
+    assert cluster.status.dataset is not None
+    assert cluster.status.dataset.findings == tuple(FINDINGS)
+    assert warnings_of(cluster) == ["; ".join(FINDINGS)]
+
+
+def test_the_findings_of_a_reused_dataset_are_said_too() -> None:
+    cluster = make()
+    cluster.index_result = {**cluster.index_result, "sealed": True, "findings": FINDINGS}
+    play(cluster, is_running)
+    assert warnings_of(cluster) == ["; ".join(FINDINGS)]
+
+
+def test_without_findings_nothing_is_said() -> None:
+    cluster = play(make(), is_running)
+    assert cluster.status.dataset is not None
+    assert "findings" not in cluster.status.dataset.to_manifest()
+    assert warnings_of(cluster) == []
+
+
+@pytest.mark.parametrize("findings", [["x" * 2000], ["x"] * 9, "x"])
+def test_findings_beyond_the_limits_of_the_status_are_left_out(findings: object) -> None:
+    cluster = make()
+    cluster.seal_result = {**cluster.seal_result, "findings": findings}
+    play(cluster, is_running)
+    assert warnings_of(cluster) == []
 
 
 def test_what_a_dataset_lacks_of_its_source_is_in_the_status_and_an_event() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import ReconcileSettings
 from support.job_stories import ROOMY, condition_of, ended_well, is_over, is_running, names, play
 from support.job_table import BUCKET, PREPARED, manifest
 from support.simulated_cluster import SimulatedCluster
@@ -46,7 +46,7 @@ def test_the_dataset_is_uploaded_beside_training() -> None:
     assert container["command"] == ["imagenet-publish"]
     assert container["args"][2:] == [
         *("--to", "s3://datasets/imagenet"),
-        *("--endpoint=https://s3.example.com", "--region=eu-central-1"),
+        *("--endpoint", "https://s3.example.com", "--region", "eu-central-1"),
     ]
     assert published(cluster) == ("False", "Publishing", "uploading the dataset")
     cluster.settle()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from imagenet_operator.errors import InvalidJob, Problem
 from imagenet_operator.manifests import dataset
+from imagenet_spec.errors import InvalidJob, Problem
 from support.job_stories import (
     ROOMY,
     condition_of,

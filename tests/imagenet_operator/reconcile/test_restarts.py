@@ -24,6 +24,7 @@ from support.job_stories import (
     running,
 )
 from support.job_table import OWN_PROGRAM, manifest
+from support.sentences import assert_says
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_objects import attempt_of
 
@@ -194,7 +195,7 @@ def test_a_program_that_saves_and_exits_with_0_at_sigterm_has_not_succeeded(
     play(cluster, is_in_attempt(1))
     cluster.settle()
     assert cluster.status.phase == "Succeeded"
-    assert condition_of(cluster.status, "Succeeded")[2] == "all workers of attempt 1 exited with 0"
+    assert_says(condition_of(cluster.status, "Succeeded")[2], "attempt 1", "exited with 0")
 
 
 def reject(cluster: SimulatedCluster, attempt: int) -> float:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.manifests import labels
-from imagenet_operator.reconcile import preparation_sample
-from imagenet_operator.reconcile.sample import LONGEST_CHECKPOINT, Asked, Sample
+from imagenet_operator.reconcile.sample import LONGEST_CHECKPOINT, Asked, Preparation, Sample
 from imagenet_spec import metrics
+from imagenet_spec.resource.figures import FIGURES
 from support.member_metrics import (
     BOTH,
     INTERVAL,
@@ -210,6 +210,28 @@ def test_data_wait_is_the_share_since_all_workers_last_answered() -> None:
     assert data_wait(parse_sample(texts, late, LATER + INTERVAL, BOTH)) == 0.75
 
 
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [((0.5, 1.0), 0.75), ((None, 0.5), 0.5), ((None, None), None), ((0.5, 7.0), 1.0)],
+)
+def test_the_utilization_of_the_gpus_is_the_mean_of_the_workers_that_know_it(
+    known: tuple[float | None, ...], expected: float | None
+) -> None:
+    texts = {}
+    for rank, value in enumerate(known):
+        exporter = worker(rank)
+        if value is not None:
+            exporter.gauge(metrics.TRAIN_GPU_UTILIZATION.name, value)
+        texts[f"digits-r0-worker-{rank}"] = exporter.text
+    sample = parse_sample(texts, None, NOW)
+    number = next(item.number for item in FIGURES if item.field == "gpu_utilization")
+    assert number.rounded(sample.figures.get("gpu_utilization")) == expected
+    late = NOW + LONGEST_CHECKPOINT + INTERVAL
+    asked = dict.fromkeys(texts, WORKER)
+    silent = {"digits-r0-worker-0": worker(0).text}
+    assert "gpu_utilization" not in parse_sample(silent, sample, late, asked).figures
+
+
 def test_preparation_is_summed_by_role() -> None:
     def packer(images: int) -> Exporter:
         return (
@@ -223,7 +245,7 @@ def test_preparation_is_summed_by_role() -> None:
     sample = parse_sample({"p0": packer(40).text, "p1": packer(60).text}, None, NOW)
     assert sample.attempt is None
     assert sample.progressed_at is None
-    assert sample.preparation == {"pack": preparation_sample.Preparation(100, 200, 100_000, 2)}
+    assert sample.preparation == {"pack": Preparation(100, 200, 100_000, 2)}
 
 
 def test_a_value_that_is_not_a_number_is_nothing_said() -> None:

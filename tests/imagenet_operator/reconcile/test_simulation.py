@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from imagenet_operator.api.fields import JOB_NAME_MAXIMUM
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_spec.resource.fields import JOB_NAME_MAXIMUM
 from support.job_table import BUCKET, FETCHED, PREPARED, SERVERS, TFRECORD, manifest
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_objects import attempt_of
@@ -89,6 +89,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             "framework": "TensorFlow" if is_tensorflow else "MXNet",
             "workers": {**workers, "gpus": draw(st.integers(0, 1))},
             "batchSize": 480,
+            **({"output": {"upload": {"s3": BUCKET}}} if draw(st.booleans()) else {}),
         },
         run_policy=draw(run_policies()),
     )

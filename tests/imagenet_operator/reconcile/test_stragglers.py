@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.observe import sort
 from imagenet_operator.reconcile.policies import stragglers
 from imagenet_operator.reconcile.sample import Asked, Sample
 from imagenet_operator.reconcile.types import Decision
 from imagenet_spec import metrics
+from imagenet_spec.resource.status import TrainingStatus
 from support.asynchronous import run_now
 from support.job_stories import condition_of, is_in_attempt, is_running, make, play, pod
 from support.member_metrics import INTERVAL, NOW, worker
@@ -57,7 +57,7 @@ class Members:
 
 def named(sample: Sample) -> set[str]:
     assert sample.comparison is not None
-    found = stragglers.found(TrainingStatus(), sample.comparison)
+    found = stragglers.slowest(TrainingStatus(), sample.comparison)
     return {item.name for item in found}
 
 

@@ -10,8 +10,8 @@ import pytest
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.step_window import Steps, StepWindow
 from imagenet_operator.reconcile.types import Observed
+from imagenet_operator.reconcile.windows import Steps, StepWindow
 from support.job_stories import (
     ROOMY,
     condition_of,

@@ -18,8 +18,8 @@ import math
 from datetime import datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api.time_status import WorkerSeconds
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_spec.resource.time_status import WorkerSeconds
 
 NEW_STEPS_SECONDS: Final = 30.0
 """How long an attempt has to train new steps to end a row of failures.
@@ -41,8 +41,7 @@ def jitter(uid: str, attempt: int) -> float:
 def ends_a_row(seconds: WorkerSeconds | None) -> bool:
     """Whether an attempt has trained enough new steps to end a row of failures.
 
-    Args:
-        seconds: Of rank 0 by phase; None if it has reported none, as a user's own program.
+    `seconds` are of rank 0 by phase; None if it has reported none, as a user's own program.
     """
     if seconds is None:
         return False
@@ -52,22 +51,14 @@ def ends_a_row(seconds: WorkerSeconds | None) -> bool:
 def is_progress(seconds: WorkerSeconds | None, ran: timedelta) -> bool:
     """Whether an attempt has progressed, so that disruptions are counted from 0 again.
 
-    Args:
-        seconds: Of rank 0 by phase; None if it has reported none.
-        ran: How long all members ran.
+    `seconds` are of rank 0 by phase; None if it has reported none. `ran` is how long all members
+    ran.
     """
     return ends_a_row(seconds) or (seconds is None and ran >= SILENT_PROGRESS)
 
 
 def after_failure(uid: str, attempt: int, in_a_row: int, settings: ReconcileSettings) -> timedelta:
-    """Wait after a failure: none, then doubled with each, up to a limit, less up to a quarter.
-
-    Args:
-        uid: The job's.
-        attempt: The attempt that ended.
-        in_a_row: Failures in a row, this one included.
-        settings: The operator's.
-    """
+    """Wait after a failure: none, then doubled with each, up to a limit, less up to a quarter."""
     if in_a_row <= 1:
         return timedelta()
     delay = _doubled(settings.restart_delay, in_a_row - 1, settings.restart_delay_limit)
@@ -77,16 +68,15 @@ def after_failure(uid: str, attempt: int, in_a_row: int, settings: ReconcileSett
 def after_full_volume(
     uid: str, attempt: int, in_a_row: int, settings: ReconcileSettings
 ) -> timedelta:
-    """Wait before an attempt that finds out whether the output volume has room.
-
-    Args:
-        uid: The job's.
-        attempt: The attempt that ended.
-        in_a_row: Attempts in a row that found the volume full, this one included.
-        settings: The operator's.
-    """
+    """Wait before an attempt that finds out whether the output volume has room."""
     delay = _doubled(settings.restart_delay, in_a_row, settings.full_volume_delay_limit)
     return _whole_seconds(delay * (1 - jitter(uid, attempt) / 4))
+
+
+def after_failed_upload(uid: str, failures: int, settings: ReconcileSettings) -> timedelta:
+    """Wait before the next upload of a model: doubled with each, up to a limit, less a quarter."""
+    delay = _doubled(settings.restart_delay, failures, settings.upload_delay_limit)
+    return _whole_seconds(delay * (1 - jitter(uid, failures) / 4))
 
 
 def after_disruption(
@@ -94,11 +84,7 @@ def after_disruption(
 ) -> timedelta:
     """Wait before a restart that is not charged: up to half as long again as the setting.
 
-    Args:
-        uid: The job's.
-        attempt: The attempt that ended.
-        settings: The operator's.
-        in_a_row: Disruptions in a row for which the wait doubles, this one included.
+    The wait doubles with each disruption in a row; this one is included.
     """
     delay = _doubled(settings.disruption_delay, in_a_row, settings.restart_delay_limit)
     return _whole_seconds(delay * (1 + jitter(uid, attempt) / 2))
@@ -120,11 +106,8 @@ def after_start_error(
 
     The wait is as long as the row, so it doubles.
 
-    Args:
-        since: When the first attempt of the row ended.
-        now: The time.
-        deadline_seconds: The longest time for the row; the last attempt starts at its end.
-        settings: The operator's.
+    The row began `since` the end of its first attempt, and may last `deadline_seconds`; its last
+    attempt starts then.
     """
     left = since + timedelta(seconds=deadline_seconds) - now
     if left <= timedelta():

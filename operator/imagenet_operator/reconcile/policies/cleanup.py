@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Literal
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import labels
 from imagenet_operator.manifests.protection import NETWORK_POLICY
 from imagenet_operator.reconcile.types import Attempt, Claim, Observed, Patch, Phase, Reference
+from imagenet_spec.resource import ImageNetJob
 
 
 def leftovers(
@@ -32,10 +32,7 @@ def leftovers(
 ) -> tuple[Reference, ...]:
     """Return the objects of a finished job that the policy wants deleted.
 
-    Args:
-        policy: cleanPodPolicy.
-        observed: The job's objects.
-        kept: The roles of Jobs that stay until they end, with what protects their pods.
+    `kept` has the roles of Jobs that stay until they end, with what protects their pods.
     """
     if policy == "None":
         return ()
@@ -64,9 +61,7 @@ def is_held_up(policy: Literal["None", "Running", "All"], observed: Observed) ->
 def attempts(ended: Collection[Attempt], kept: int | None = None) -> tuple[Reference, ...]:
     """Return the pods of attempts that have ended, and the objects that the pods share.
 
-    Args:
-        ended: The attempts.
-        kept: The attempt of which the failed pods stay; None for none.
+    The failed pods of the attempt `kept` stay.
     """
     pods = tuple(
         member.reference

@@ -2,7 +2,7 @@
 
 A step is the wait for its data, then the network. So images divided by the time of steps is the
 speed of reading, if steps wait at all; without the waits it is the speed of the network. Both are
-of one window of steps (`reconcile.step_window`).
+of one window of steps (`reconcile.windows`).
 
 What most of the wait was for is measured by the workers: records that were still being read, or
 images to decode. Decoders that have work and no processor lack cores, and so do threads that the
@@ -18,11 +18,11 @@ import math
 from enum import StrEnum
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob, worker_memory
-from imagenet_operator.api.fields import COUNT_MAXIMUM
-from imagenet_operator.api.status import DataWaitStatus
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.step_window import Steps
+from imagenet_operator.reconcile.windows import Steps
+from imagenet_spec.resource import ImageNetJob, worker_memory
+from imagenet_spec.resource.fields import COUNT_MAXIMUM
+from imagenet_spec.resource.status import DataWaitStatus
 
 REASON: Final = "TrainingWaitsForData"
 """The reason of the event."""
@@ -66,14 +66,7 @@ class Cause(StrEnum):
 def carried(
     former: DataWaitStatus | None, job: ImageNetJob, attempt: int, sample: Sample | None
 ) -> DataWaitStatus | None:
-    """Return the comparison of the newest complete window; the former one without a window.
-
-    Args:
-        former: Of the same attempt.
-        job: With its recorded status.
-        attempt: The number of the attempt.
-        sample: The newest, of any attempt.
-    """
+    """Return the comparison of the newest complete window; the former one without a window."""
     if sample is None or sample.attempt != attempt or sample.steps is None:
         return former
     return former if sample.steps.last is None else compared(job, sample.steps.last)
@@ -124,29 +117,29 @@ def is_visible(before: Sample, after: Sample) -> bool:
     return _has_moved(old, new)
 
 
-def message(job: ImageNetJob, found: DataWaitStatus, why: Cause | None = None) -> str:
+def message(job: ImageNetJob, wait: DataWaitStatus, why: Cause | None = None) -> str:
     """Return a comparison in words, and what to change if the workers wait for too long."""
-    workers, percent = _workers(job), round(100 * found.share)
+    workers, percent = _workers(job), round(100 * wait.share)
     is_one = workers == 1
     count = "the worker" if is_one else f"{workers:,} workers"
-    speed = f"read{'s' if is_one else ''} {found.images_per_second:,.0f} images/s"
+    speed = f"read{'s' if is_one else ''} {wait.images_per_second:,.0f} images/s"
     if not percent:
         speeds = f"{count} {speed} and {'does' if is_one else 'do'} not wait for data"
-        return f"{speeds}; {advice(job, found, why)}" if why else speeds
+        return f"{speeds}; {advice(job, wait, why)}" if why else speeds
     whose = "GPU time waits" if job.spec.training.workers.gpus else "the workers' time waits"
-    network = f"the network takes {found.network_images_per_second:,.0f}"
+    network = f"the network takes {wait.network_images_per_second:,.0f}"
     speeds = f"{count} {speed}, {network}: {percent} % of {whose}"
-    return f"{speeds}; {advice(job, found, why)}" if why or is_too_long(found) else speeds
+    return f"{speeds}; {advice(job, wait, why)}" if why or is_too_long(wait) else speeds
 
 
-def is_worth_an_event(found: DataWaitStatus) -> bool:
+def is_worth_an_event(wait: DataWaitStatus) -> bool:
     """Whether something should be changed."""
-    return found.cause is not None or is_too_long(found)
+    return wait.cause is not None or is_too_long(wait)
 
 
-def is_too_long(found: DataWaitStatus) -> bool:
+def is_too_long(wait: DataWaitStatus) -> bool:
     """Whether the workers wait so long that something should be changed."""
-    return found.share > TOO_LONG
+    return wait.share > TOO_LONG
 
 
 def is_worth_a_write(old: DataWaitStatus | None, new: DataWaitStatus | None) -> bool:
@@ -166,7 +159,7 @@ def _share(sample: Sample) -> float | None:
     return None if window is None or not window.seconds > 0 else window.waited / window.seconds
 
 
-def advice(job: ImageNetJob, found: DataWaitStatus, why: Cause | None) -> str:
+def advice(job: ImageNetJob, wait: DataWaitStatus, why: Cause | None) -> str:
     """Return the cause and the fields to change, in words."""
     if why is Cause.LAUNCHES:
         change = "raise spec.training.batchSize"
@@ -176,7 +169,7 @@ def advice(job: ImageNetJob, found: DataWaitStatus, why: Cause | None) -> str:
         return f"GPUs wait for the program to launch steps: {change}"
     if why is Cause.READS:
         return f"most of it for records to be read: {_faster_reads(job)}"
-    needed = _more_cores(job, found)
+    needed = _more_cores(job, wait)
     if why is None:
         return f"{_UNMEASURED}: {f'{needed}, or ' if needed else ''}{_faster_reads(job)}"
     whom = "decoders that get no core" if why is Cause.CORES else "decoders, which all have a core"
@@ -188,7 +181,7 @@ def _raise_cores(job: ImageNetJob) -> str:
     return f"raise {f'{_THREADS} and ' if has_threads else ''}{_CPUS}{_or_smaller_images(job)}"
 
 
-def _more_cores(job: ImageNetJob, found: DataWaitStatus) -> str:
+def _more_cores(job: ImageNetJob, wait: DataWaitStatus) -> str:
     """Return the advice to decode on more cores; empty if the job has what pack's measure asks."""
     training, dataset = job.spec.training, job.status.dataset
     core = None if dataset is None else dataset.decoded_images_per_second
@@ -196,8 +189,8 @@ def _more_cores(job: ImageNetJob, found: DataWaitStatus) -> str:
         return _raise_cores(job)
     threads, cpus = training.data_threads, worker_memory.worker_cpus(training)
     processes = training.strategy.processes(training.workers.gpus)
-    # Rounded up: a part of a core is a thread of its own.
-    needed = math.ceil(found.network_images_per_second / core / _workers(job))
+    # Rounded up: a part of a core is one more thread.
+    needed = math.ceil(wait.network_images_per_second / core / _workers(job))
     # Decoders leave a core to each process that trains.
     wanted = needed if threads is not None else needed + processes
     changes = []

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from imagenet_operator.api.status import Clock, TrainingStatus
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import Charge, End
+from imagenet_spec.resource.status import Clock, TrainingStatus
 
 
 def start_clock(clock: Clock, now: datetime) -> Clock:
@@ -89,12 +89,7 @@ def next_progress_check(
 ) -> datetime | None:
     """Return when to check the progress of a live attempt again; None if never.
 
-    Args:
-        training: The attempt.
-        sample: The newest.
-        deadline_seconds: How long it may make no progress.
-        now: The time.
-        requeue_interval: How long to wait for a sample when the deadline is over.
+    After the deadline, a sample is awaited for `requeue_interval`.
     """
     limit = progress_deadline(training, sample, deadline_seconds)
     return now + requeue_interval if limit is not None and limit <= now else limit

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.reconcile.policies import gang, suspend
 from imagenet_operator.reconcile.types import Charge, End
+from imagenet_spec.resource.status import TrainingStatus
 
 HOUR: Final = timedelta(hours=1)
 """The time in which changes count, and in which a doubtful capacity is not trusted."""
@@ -41,8 +41,6 @@ class Choice:
     """The workers of the next attempt.
 
     Attributes:
-        workers: How many.
-        why: Why there are not more, if that is known.
         is_doubtful: Whether more should fit by the estimate, and the scheduler did not place them.
     """
 
@@ -59,11 +57,8 @@ def next_workers(
 ) -> Choice:
     """Return the number of workers of the next attempt.
 
-    Args:
-        counts: The numbers that it may have, in ascending order.
-        former: The attempt before, which has ended.
-        shortage: Judges a number by the free capacity; None if that is not known.
-        now: The time.
+    `counts` ascend. `former` is the attempt before, which has ended. `shortage` judges a number by
+    the free capacity; None if that is not known.
     """
     least, largest = counts[0], counts[-1]
     if former is None or former.outcome is None or former.outcome.reason == suspend.END.reason:
@@ -98,12 +93,8 @@ def growth(
 ) -> End | None:
     """Return the end of an attempt that goes on with more workers; None while it cannot grow.
 
-    Args:
-        counts: The numbers of workers that an attempt may have, in ascending order.
-        training: The attempt.
-        max_changes_per_hour: How often the number may have changed.
-        shortage: Judges a larger number, beside the attempt; None if free capacity is not known.
-        now: The time.
+    `counts` ascend. `shortage` judges a larger number, beside the attempt; None if the free
+    capacity is not known.
     """
     if shortage is None or not may_grow(counts, training):
         return None

@@ -32,10 +32,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Final, Protocol
+from typing import Final
 
-from imagenet_operator.api.quantities import parse
-from imagenet_operator.api.status import MemberStatus, TrainingStatus
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile.policies.members import TERMINAL
 from imagenet_operator.reconcile.types import (
@@ -50,6 +48,8 @@ from imagenet_operator.reconcile.types import (
     Taint,
     Toleration,
 )
+from imagenet_spec.resource.quantities import parse
+from imagenet_spec.resource.status import MemberStatus, TrainingStatus
 
 Amounts = Mapping[str, Fraction]
 """Resource name → amount in base units."""
@@ -97,7 +97,9 @@ def missing(seen: Mapping[str, MemberPod], free: Capacity | None) -> str | None:
     """
     gated = _gated(seen)
     is_begun = len(gated) < len(seen)
-    return None if is_begun or free is None else shortage(gated, free)
+    if is_begun or free is None:
+        return None
+    return shortage([Demand(item.name, item.requests, item.tolerations) for item in gated], free)
 
 
 def lift_gates(seen: Mapping[str, MemberPod]) -> tuple[Patch, ...]:
@@ -153,25 +155,9 @@ def _gated(seen: Mapping[str, MemberPod]) -> list[MemberPod]:
     return [member for member in seen.values() if SCHEDULING_GATE in member.gates]
 
 
-class Demand(Protocol):
-    """A pod that needs room, such as a `MemberPod`."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def requests(self) -> Amounts:
-        """Its resource requests."""
-
-    @property
-    def tolerations(self) -> Sequence[Toleration]:
-        """The taints that it tolerates."""
-
-
 @dataclass(frozen=True)
-class PlannedPod:
-    """A pod that does not exist yet; a `Demand`."""
+class Demand:
+    """The room that a pod needs, whether it exists or not."""
 
     name: str
     requests: Amounts
@@ -179,14 +165,20 @@ class PlannedPod:
 
 
 def shortage(members: Sequence[Demand], free: Capacity) -> str | None:
-    """Return the first member that has no room, and why; None if all fit at once.
-
-    Args:
-        members: The pods to place.
-        free: Free capacity of the nodes.
-    """
+    """Return the first member that has no room, and why; None if all fit at once."""
     rooms = Rooms(free)
-    scarce = _by_scarcity(members, free)
+    # The requested resources, the scarcest for the demand first.
+    demand: dict[str, Fraction] = {}
+    for member in members:
+        _add(demand, member.requests)
+    total = {
+        resource: sum((room.free.get(resource, Fraction(0)) for room in free.values()), Fraction(0))
+        for resource in demand
+    }
+    scarce = sorted(
+        (resource for resource in demand if demand[resource] > 0),
+        key=lambda resource: (total[resource] / demand[resource], resource),
+    )
 
     def size(member: Demand) -> tuple[Fraction, ...]:
         return tuple(member.requests.get(resource, Fraction(0)) for resource in scarce)
@@ -198,27 +190,8 @@ def shortage(members: Sequence[Demand], free: Capacity) -> str | None:
     return None
 
 
-def _by_scarcity(members: Sequence[Demand], free: Capacity) -> list[str]:
-    """The requested resources, the scarcest for the demand first."""
-    demand: dict[str, Fraction] = {}
-    for member in members:
-        _add(demand, member.requests)
-    total = {
-        resource: sum((room.free.get(resource, Fraction(0)) for room in free.values()), Fraction(0))
-        for resource in demand
-    }
-    return sorted(
-        (resource for resource in demand if demand[resource] > 0),
-        key=lambda resource: (total[resource] / demand[resource], resource),
-    )
-
-
 class Rooms:
-    """The nodes while pods are placed on them, one after the other.
-
-    Args:
-        free: Their capacity before.
-    """
+    """The nodes while pods are placed on them, one after the other."""
 
     def __init__(self, free: Capacity) -> None:
         self._left = {node: dict(room.free) for node, room in free.items()}
@@ -277,10 +250,10 @@ class Rooms:
         return None
 
 
-def planned_pod(pod: Manifest) -> PlannedPod:
-    """Return the demand of a pod's manifest."""
+def demand_of(pod: Manifest) -> Demand:
+    """Return the room that a pod's manifest needs."""
     spec = pod["spec"]
-    return PlannedPod(pod["metadata"]["name"], requests(spec), tolerations_of(spec))
+    return Demand(pod["metadata"]["name"], requests(spec), tolerations_of(spec))
 
 
 def requests(spec: Manifest) -> dict[str, Fraction]:
@@ -289,9 +262,6 @@ def requests(spec: Manifest) -> dict[str, Fraction]:
     A limit implies a request. An init container runs before the containers, so it counts only if
     it requests more than their sum. A native sidecar runs beside them, and beside the init
     containers after it. Requests of the whole pod take the place of those of its containers.
-
-    Args:
-        spec: The pod's.
     """
     total: dict[str, Fraction] = {}
     for container in spec["containers"]:
@@ -330,11 +300,7 @@ def _add(total: dict[str, Fraction], amounts: Amounts) -> None:
 
 
 def taints_of(spec: Manifest) -> tuple[Taint, ...]:
-    """Return the taints that keep pods off a node.
-
-    Args:
-        spec: The node's.
-    """
+    """Return the taints that keep pods off a node."""
     found = [
         Taint(taint["key"], taint["effect"], taint.get("value") or "")
         for taint in spec.get("taints") or ()
@@ -346,11 +312,7 @@ def taints_of(spec: Manifest) -> tuple[Taint, ...]:
 
 
 def tolerations_of(spec: Manifest) -> tuple[Toleration, ...]:
-    """Return what a pod tolerates.
-
-    Args:
-        spec: The pod's.
-    """
+    """Return what a pod tolerates."""
     return tuple(
         Toleration(
             key=item.get("key") or "",

@@ -4,7 +4,7 @@ A reconcile sets conditions in Kubernetes' form: by type, with a transition time
 with the status. The phase sums them up. The message of a failed job names the newest checkpoint and
 how a new job goes on from it.
 
-The newest sample's values are carried into the status for `kubectl get`; `api.figures` has the way
+The newest sample's values are carried into the status for `kubectl get`; `figures` has the way
 of each. Epochs and remaining time stand there in words as well, since a column only shows a field
 as it is. The final values of an attempt come from the termination message of rank 0, because no
 sample follows it. The last function judges whether all this is worth a write.
@@ -17,13 +17,18 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, MaxLen
 from pydantic import ConfigDict, ValidationError
 
-from imagenet_operator.api import ImageNetJob, figures
-from imagenet_operator.api.base import Model
-from imagenet_operator.api.fields import COUNT_MAXIMUM, Fraction, LongCount, Speed
-from imagenet_operator.api.figures import (
+from imagenet_operator.manifests import names, volumes
+from imagenet_operator.reconcile.policies import data_wait, reading
+from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.types import QUEUED
+from imagenet_spec.events import Finished
+from imagenet_spec.resource import ImageNetJob, figures
+from imagenet_spec.resource.base import Model
+from imagenet_spec.resource.fields import COUNT_MAXIMUM, Fraction, LongCount, Sha256, Speed
+from imagenet_spec.resource.figures import (
     CHECKPOINT,
     CHECKPOINT_STALL,
     EPOCH,
@@ -33,22 +38,22 @@ from imagenet_operator.api.figures import (
     SPEED,
     VALIDATION,
 )
-from imagenet_operator.api.status import (
+from imagenet_spec.resource.status import (
     Condition,
     ConditionType,
     MemberStatus,
+    ModelStatus,
     Phase,
     Status,
     TrainingStatus,
 )
-from imagenet_operator.api.time_status import TimeStatus
-from imagenet_operator.manifests import names, volumes
-from imagenet_operator.reconcile.policies import data_wait, reading
-from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.types import QUEUED
+from imagenet_spec.resource.time_status import TimeStatus
 
 MESSAGE_MAXIMUM = 4096
 """Characters of a message that are kept: enough for a termination message."""
+
+EARLY_STOPPED: Final = "EarlyStopped"
+"""The reason of Succeeded if training ended before its last epoch."""
 
 _NUMBER = re.compile("[0-9]+")
 
@@ -95,9 +100,7 @@ def equal_without_numbers(message: str, former: str) -> bool:
 def phase(status: Status, suspends: bool) -> Phase:
     """Return the phase that follows from the conditions and the preparation's clock.
 
-    Args:
-        status: With its conditions.
-        suspends: Whether the job is to be suspended; it is Suspending while it has pods.
+    A job that `suspends` is Suspending while it has pods.
     """
     for kind, found in _AT_REST:
         if holds(status.conditions, kind):
@@ -144,14 +147,8 @@ def put(
 ) -> tuple[Condition, ...]:
     """Return the conditions with one of them set.
 
-    Args:
-        conditions: At most one of each type; their order stays, a new one comes last.
-        kind: Which to set.
-        value: Whether its status is True.
-        reason: CamelCase, for programs.
-        message: For people; cut at `MESSAGE_MAXIMUM`.
-        now: The transition time, if the status changes.
-        generation: The job's generation that the condition describes.
+    Their order stays, and a new one comes last. The message is cut at `MESSAGE_MAXIMUM`. `now` is
+    the transition time, if the status changes.
     """
     former = find(conditions, kind)
     changed = Condition(
@@ -173,12 +170,7 @@ def put(
 
 
 def checkpoint_advice(job: ImageNetJob, training: TrainingStatus | None) -> str:
-    """Return a sentence about the newest checkpoint; empty if none is known.
-
-    Args:
-        job: That has failed.
-        training: Its last attempt.
-    """
+    """Return a sentence about the newest checkpoint; empty if none is known."""
     claim = volumes.output_claim(job)
     if training is None or training.checkpoint_epoch is None or claim is None:
         return ""
@@ -195,10 +187,8 @@ def checkpoint_advice(job: ImageNetJob, training: TrainingStatus | None) -> str:
 def with_advice(message: str, sentence: str, maximum: int) -> str:
     """Return a message with the advice, of which nothing is cut.
 
-    Args:
-        message: Why the job has failed.
-        sentence: The advice; nothing is added if it is empty or if the message has its own.
-        maximum: The most characters.
+    Nothing is added if the sentence is empty or the message has its own. The result has at most
+    `maximum` characters.
     """
     if not sentence or _INIT_FROM in message:
         return message
@@ -244,6 +234,21 @@ class TerminationMessage(Model):
     workers: LongCount | None = None
     """The processes that read at the same time."""
 
+    planned_epochs: LongCount | None = None
+    """How many were planned, if early stopping ended the training before them."""
+
+    stopped_metric: Annotated[str, MaxLen(64)] | None = None
+    """The figure of the validation that no longer improved."""
+
+    stopped_value: float | None = None
+    """Its last value that was an improvement; None if it was never a number."""
+
+    stopped_epoch: LongCount | None = None
+    """The epoch of that value, from 1."""
+
+    result_sha256: Sha256 | None = None
+    """The hex SHA-256 of result.json; None of an earlier release."""
+
 
 def with_sample(
     training: TrainingStatus, sample: Sample | None, global_batch_size: int
@@ -252,10 +257,8 @@ def with_sample(
 
     A figure that lasts keeps its value if the sample lacks it; any other is removed.
 
-    Args:
-        training: The attempt.
-        sample: The newest, of any attempt.
-        global_batch_size: Images of one step over all workers, which take a step together.
+    The sample may be of another attempt. `global_batch_size` is the images of one step over all
+    workers, which take a step together.
     """
     if sample is None or sample.attempt != training.attempt:
         return training
@@ -275,12 +278,7 @@ def with_sample(
 
 
 def finished_epochs(training: TrainingStatus, epochs: int | None) -> str | None:
-    """Return the finished epochs and all epochs; the former text if a number is not known.
-
-    Args:
-        training: With its epoch, from 0: so many are finished.
-        epochs: How many there are.
-    """
+    """Return the finished epochs and all epochs; the former text if a number is not known."""
     if training.epoch is None or epochs is None:
         return training.finished_epochs
     return f"{training.epoch}/{epochs}"
@@ -306,9 +304,7 @@ def eta(seconds: int | None) -> str | None:
 def remaining_seconds(sample: Sample, global_batch_size: int) -> int | None:
     """Return the seconds that the remaining batches take at the sample's speed; None if unknown.
 
-    Args:
-        sample: Epoch and batch, how many there are of each, and the speed of all workers.
-        global_batch_size: Images of one step over all workers.
+    `global_batch_size` is the images of one step over all workers.
     """
     epoch, speed = sample.epoch, sample.figures.get(SPEED)
     if epoch is None or sample.epochs is None or not sample.batches_per_epoch or not speed:
@@ -357,14 +353,41 @@ def with_result(training: TrainingStatus) -> TrainingStatus:
     final_figures = figures.with_values(training, new)
     if first.epochs is None:
         return final_figures
-    last = {"finished_epochs": f"{first.epochs}/{first.epochs}", "rank0_pod": name}
+    planned = first.planned_epochs or first.epochs
+    last = {"finished_epochs": f"{first.epochs}/{planned}", "rank0_pod": name}
     return final_figures.model_copy(update=last)
 
 
-def leaves_model(training: TrainingStatus) -> bool:
-    """Whether an attempt that has succeeded ran imagenet-train to the end of its epochs."""
+def early_stop(training: TrainingStatus) -> str | None:
+    """Return why training ended before its last epoch, in words; None if it did not."""
     results = filter(None, map(result_of, training.members))
-    return training.expects_result and any(result.epochs is not None for result in results)
+    if not training.expects_result or (result := next(results, None)) is None:
+        return None
+    return Finished(
+        result.epochs or 0,
+        planned_epochs=result.planned_epochs,
+        stopped_metric=result.stopped_metric,
+        stopped_value=result.stopped_value,
+        stopped_epoch=result.stopped_epoch,
+    ).early_stop
+
+
+def trained_model(job: ImageNetJob, training: TrainingStatus) -> ModelStatus | None:
+    """Return the place of the model of an attempt that has succeeded.
+
+    None if the attempt did not run imagenet-train to the end of its epochs.
+    """
+    results = [result for member in training.members if (result := result_of(member)) is not None]
+    claim, metadata = volumes.output_claim(job), job.metadata
+    trained = next((result for result in results if result.epochs is not None), None)
+    if claim is None or trained is None or not training.expects_result:
+        return None
+    return ModelStatus(
+        claim_name=claim,
+        path=names.attempt_folder(metadata.name, metadata.uid, training.attempt),
+        framework=job.spec.training.framework,
+        sha256=trained.result_sha256,
+    )
 
 
 def _lasting(training: TrainingStatus) -> dict[str, float]:

@@ -27,7 +27,7 @@ this order:
    mean anything by them.
 5. Exit code 4 of our workers means that the output volume lacks room. The job waits for room: only
    the first attempt of a row is charged.
-6. An eviction for the pod's own use of local storage is charged, under a reason of its own: another
+6. An eviction for the pod's own use of local storage is charged, under its own reason: another
    attempt would write as much.
 7. Any other failure is charged, and the job restarts.
 8. A helper that exited with 0 before the last worker gets a grace period: at the end of training
@@ -55,13 +55,18 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from imagenet_operator.api import ImageNetJob, member_groups
-from imagenet_operator.api.status import AttemptOutcome, MemberStatus, ReplicaStatus, TrainingStatus
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.policies import job_status, waiting
 from imagenet_operator.reconcile.types import Charge, End, Manifest, MemberPod, Phase
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.names import EXIT_PERMANENT, EXIT_USAGE, EXIT_VOLUME_FULL
+from imagenet_spec.resource import ImageNetJob, member_groups
+from imagenet_spec.resource.status import (
+    AttemptOutcome,
+    MemberStatus,
+    ReplicaStatus,
+    TrainingStatus,
+)
 
 TERMINAL: Final = frozenset({"Succeeded", "Failed", "Unknown"})
 """Phases that a member does not leave."""
@@ -115,7 +120,7 @@ _LIMIT: Final = {
 _OTHERWISE: Final = {
     "server": ", or spec.training.strategy.parameterServer.servers.replicas",
     "worker": ", or lower spec.training.batchSize, of which the reader holds several, or "
-    "dataThreads, each a decoder with memory of its own",
+    "dataThreads, each a decoder with its own memory",
 }
 _ACCUMULATION: Final = "extraArgs: [--macrobatch-size, …] adds up the gradients of smaller batches"
 
@@ -141,10 +146,7 @@ def recorded(
 ) -> tuple[MemberStatus, ...]:
     """Return the record after this reconcile.
 
-    Args:
-        former: The record so far.
-        seen: The attempt's pods that are there now, by name.
-        now: The time of an end that no container reports.
+    `now` is the time of an end that no container reports.
     """
     pods = seen.values()
     is_done = any(pod.leaves_result for pod in pods) and (
@@ -218,11 +220,7 @@ def succeeded(members: Sequence[MemberStatus]) -> bool:
 
 
 def no_result(training: TrainingStatus) -> End | None:
-    """Return why an attempt whose workers all succeeded has failed, if it has.
-
-    Args:
-        training: The attempt, with the record of its members.
-    """
+    """Return why an attempt whose workers all succeeded has failed, if it has."""
     workers = [member for member in training.members if member.role == "worker"]
     # Without an exit code, there was no termination message to read.
     is_known = all(worker.exit_code is not None for worker in workers)
@@ -245,12 +243,8 @@ def verdict(
 ) -> End | None:
     """Return why the attempt has to end, if it has to.
 
-    Args:
-        members: The record, after this reconcile.
-        seen: The attempt's pods that are there now, by name.
-        grace_period: How long a helper that exited with 0 may precede the last worker.
-        now: The time.
-        own_program: Whether the workers run a program of the user's own.
+    A helper that exited with 0 may precede the last worker by `grace_period`. With `own_program`,
+    the workers run a program of the user's.
     """
     for member in members:
         pod = seen.get(member.name)
@@ -361,13 +355,7 @@ def helper_deadline(members: Sequence[MemberStatus], grace_period: timedelta) ->
 
 
 def excused(end: End, members: Sequence[MemberStatus], seen: Mapping[str, MemberPod]) -> End:
-    """Return an end, charged to the cluster if a member's node cannot be reached.
-
-    Args:
-        end: As a policy sees it.
-        members: The record, after this reconcile.
-        seen: The attempt's pods that are there now, by name.
-    """
+    """Return an end, charged to the cluster if a member's node cannot be reached."""
     if end.charge not in (Charge.FAILURE, Charge.PERMANENT):
         return end
     for member in members:
@@ -386,12 +374,7 @@ def rejecting_nodes(members: Sequence[MemberStatus]) -> list[str]:
 def suspect_nodes(
     members: Sequence[MemberStatus], seen: Mapping[str, MemberPod]
 ) -> dict[str, MemberPod]:
-    """Return the nodes whose loss may have ended an attempt, each with one of its pods.
-
-    Args:
-        members: The record at the attempt's end.
-        seen: The attempt's pods that are there now, by name.
-    """
+    """Return the nodes whose loss may have ended an attempt, each with one of its pods."""
     alive = _alive(members, seen)
     unfinished = [seen.get(member.name) for member in members if member.phase not in TERMINAL]
     return {
@@ -406,13 +389,7 @@ def lost_member(
     seen: Mapping[str, MemberPod],
     unreachable_nodes: Collection[str],
 ) -> str | None:
-    """Return a member that had not ended and is on a suspect node that cannot be reached.
-
-    Args:
-        members: The record at the attempt's end.
-        seen: The attempt's pods that are there now, by name.
-        unreachable_nodes: The nodes that cannot be reached.
-    """
+    """Return a member that had not ended and is on a suspect node that cannot be reached."""
     alive = _alive(members, seen)
     for member in members:
         pod = seen.get(member.name)
@@ -446,9 +423,6 @@ def exceeds_storage(status: Manifest) -> bool:
     """Whether the kubelet evicted a pod for its own use of storage.
 
     Clusters before Kubernetes 1.31 may not set DisruptionTarget, so the kubelet's words count too.
-
-    Args:
-        status: The pod's.
     """
     conditions = status.get("conditions") or ()
     words = str(status.get("message") or "")
@@ -461,12 +435,7 @@ def exceeds_storage(status: Manifest) -> bool:
 
 
 def storage_remedy(status: Manifest, role: str) -> str:
-    """Return the kubelet's words about such a pod, and what to change.
-
-    Args:
-        status: The pod's.
-        role: The pod's role.
-    """
+    """Return the kubelet's words about such a pod, and what to change."""
     words = " ".join(str(status["message"]).split()).rstrip(".")
     return (
         f"{words}; write less outside the volumes of the dataset and the output, or raise the "
@@ -475,12 +444,7 @@ def storage_remedy(status: Manifest, role: str) -> str:
 
 
 def memory_remedy(role: str, job: ImageNetJob | None = None) -> str:
-    """Return a sentence about a pod that was killed for its memory.
-
-    Args:
-        role: The pod's role.
-        job: Its job, if it is a member of an attempt.
-    """
+    """Return a sentence about a pod that was killed for its memory."""
     place = template_of(role)
     instead = _OTHERWISE.get(role, "")
     if role == "worker" and job is not None:

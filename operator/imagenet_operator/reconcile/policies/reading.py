@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from imagenet_operator.api import ImageNetJob, stored
-from imagenet_operator.api.dataset_status import DatasetStatus, FetchStatus, ReadingStatus
-from imagenet_operator.api.fields import COUNT_MAXIMUM
 from imagenet_operator.manifests import dataset
-from imagenet_operator.reconcile.preparation_sample import Preparation
-from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.sample import Preparation, Sample
 from imagenet_operator.reconcile.types import PreparationJob
+from imagenet_spec import stored
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.dataset_status import DatasetStatus, FetchStatus, ReadingStatus
+from imagenet_spec.resource.fields import COUNT_MAXIMUM
 
 _MIB, _GIB = 1 << 20, 1 << 30
 _MINUTE = 60
@@ -27,13 +27,7 @@ _WITHOUT_ESTIMATE = {"estimated_remaining_seconds": None}
 def fetch_progress(
     former: FetchStatus | None, job: PreparationJob | None, sample: Sample | None
 ) -> FetchStatus | None:
-    """Return how much of the source is in the cache; None if it is not known yet.
-
-    Args:
-        former: The recorded progress.
-        job: The fetch Job, if it exists.
-        sample: The newest, of any pods.
-    """
+    """Return how much of the source is in the cache; None if it is not known yet."""
     if job is not None and job.complete:
         try:
             return stored.read_known(FetchStatus, job.message or "")
@@ -50,7 +44,7 @@ def fetch_progress(
 
 def _fetched(sample: Sample | None) -> FetchStatus | None:
     """Return the progress that the pod of the Job reported; None if it reported none."""
-    heard = _heard(sample, dataset.FETCH)
+    heard = reported(sample, dataset.FETCH)
     if heard is None:
         return None
     total, speed = heard.to_fetch or None, heard.fetch_speed
@@ -67,39 +61,37 @@ def _fetched(sample: Sample | None) -> FetchStatus | None:
     )
 
 
-def fetch_message(found: FetchStatus | None) -> str:
+def fetch_message(fetch: FetchStatus | None) -> str:
     """Return the message of DatasetReady; it changes with each percent, not with each byte."""
-    if found is None:
+    if fetch is None:
         return "fetching the source"
-    if is_asking(found):
-        files, asked = found.files or 0, found.asked_files or 0
+    if is_asking(fetch):
+        files, asked = fetch.files or 0, fetch.asked_files or 0
         return f"asking the server for the versions of {files:,} files: {asked * 100 // files} %"
-    if not found.total_bytes:
+    if not fetch.total_bytes:
         return "fetching the source"
-    percent = min(100, found.bytes * 100 // found.total_bytes)
-    return f"fetching the source: {percent} % of {found.total_bytes / _GIB:,.1f} GiB"
+    percent = min(100, fetch.bytes * 100 // fetch.total_bytes)
+    return f"fetching the source: {percent} % of {fetch.total_bytes / _GIB:,.1f} GiB"
 
 
-def is_asking(found: FetchStatus) -> bool:
+def is_asking(fetch: FetchStatus) -> bool:
     """Whether a server is asked for the versions of several files, before any is fetched."""
-    return not found.total_bytes and (found.files or 0) > 1
+    return not fetch.total_bytes and (fetch.files or 0) > 1
 
 
-def without_figures(found: FetchStatus | None) -> FetchStatus | None:
+def without_figures(fetch: FetchStatus | None) -> FetchStatus | None:
     """Return a progress without what every sample changes; its condition has the percents."""
-    if found is None:
+    if fetch is None:
         return None
-    return found.model_copy(update={"bytes": 0, **_WITHOUT_ESTIMATE, "asked_files": None})
+    return fetch.model_copy(update={"bytes": 0, **_WITHOUT_ESTIMATE, "asked_files": None})
 
 
 def estimates(job: ImageNetJob, sample: Sample | None) -> dict[str, ReadingStatus]:
     """Return the newest estimates by their field; empty if there are none, as for a volume.
 
-    Args:
-        job: The job, whose pods of pack read at the same time.
-        sample: The newest, of any pods.
+    The job's pods of pack read at the same time.
     """
-    heard = _heard(sample, dataset.INDEX) or Preparation()
+    heard = reported(sample, dataset.INDEX) or Preparation()
     if not heard.listing_requests:
         return {}
     listing = ReadingStatus(
@@ -125,42 +117,42 @@ def by_all_pods(job: ImageNetJob, in_one_pod: ReadingStatus) -> ReadingStatus:
     return in_one_pod.model_copy(update={"estimated_seconds": seconds})
 
 
-def index_message(found: DatasetStatus) -> str:
+def index_message(dataset: DatasetStatus) -> str:
     """Return the message of DatasetReady while index runs."""
-    words = index_words(found)
+    words = index_words(dataset)
     return f"reading the source in place: {words}" if words else "listing the images of the source"
 
 
-def index_words(found: DatasetStatus) -> str:
+def index_words(dataset: DatasetStatus) -> str:
     """Return the estimates of both steps; empty without any."""
-    if found.listing is None:
+    if dataset.listing is None:
         return ""
-    words = f"index takes about {_in_words(found.listing)}, {_duration(found.listing)}"
-    packing = pack_words(found)
+    words = f"index takes about {_described(dataset.listing)}, {_duration(dataset.listing)}"
+    packing = pack_words(dataset)
     return f"{words}; pack about {packing}" if packing else words
 
 
-def pack_message(found: DatasetStatus) -> str:
+def pack_message(dataset: DatasetStatus) -> str:
     """Return the message of DatasetReady while pack runs."""
-    words = pack_words(found)
+    words = pack_words(dataset)
     return f"writing the shards: the images take {words}" if words else "writing the shards"
 
 
-def pack_words(found: DatasetStatus) -> str:
+def pack_words(dataset: DatasetStatus) -> str:
     """Return what pack takes, such as ``1,200 requests, 12 GiB, at least 4 minutes``."""
-    if found.packing is None:
+    if dataset.packing is None:
         return ""
-    return f"{_in_words(found.packing)}, at least {_duration(found.packing)}"
+    return f"{_described(dataset.packing)}, at least {_duration(dataset.packing)}"
 
 
-def _in_words(found: ReadingStatus) -> str:
-    requests = f"{found.requests:,} request{'' if found.requests == 1 else 's'}"
-    unit, name = (_MIB, "MiB") if found.bytes < 10 * _GIB else (_GIB, "GiB")
-    return f"{requests}, {found.bytes / unit:,.0f} {name}"
+def _described(estimate: ReadingStatus) -> str:
+    requests = f"{estimate.requests:,} request{'' if estimate.requests == 1 else 's'}"
+    unit, name = (_MIB, "MiB") if estimate.bytes < 10 * _GIB else (_GIB, "GiB")
+    return f"{requests}, {estimate.bytes / unit:,.0f} {name}"
 
 
-def _duration(found: ReadingStatus) -> str:
-    seconds = found.estimated_seconds
+def _duration(estimate: ReadingStatus) -> str:
+    seconds = estimate.estimated_seconds
     if seconds < 2 * _MINUTE:
         return f"{seconds} second{'' if seconds == 1 else 's'}"
     if seconds < 2 * _HOUR:
@@ -175,13 +167,13 @@ def is_visible(before: Sample, after: Sample) -> bool:
 
 
 def _estimated(sample: Sample) -> tuple[int, ...]:
-    heard = _heard(sample, dataset.INDEX) or Preparation()
+    heard = reported(sample, dataset.INDEX) or Preparation()
     return (
         *(heard.listing_requests, heard.listing_bytes, heard.listing_seconds),
         *(heard.packing_requests, heard.packing_bytes, heard.packing_seconds),
     )
 
 
-def _heard(sample: Sample | None, role: str) -> Preparation | None:
+def reported(sample: Sample | None, role: str) -> Preparation | None:
     """Return what the pods of a role reported; None if they reported nothing."""
     return None if sample is None or sample.preparation is None else sample.preparation.get(role)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import Status
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies import job_status
 from imagenet_operator.reconcile.types import Sharer
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import Status
 
 REASON: Final = "WaitingForJob"
 """The reason of DatasetReady while another job prepares the dataset."""
@@ -56,9 +56,7 @@ def need(job: ImageNetJob) -> Need | None:
 def sharer(other: ImageNetJob, *, is_run: bool) -> Sharer:
     """Return a job as the others see it.
 
-    Args:
-        other: The job, with its recorded status.
-        is_run: Whether this operator runs it, and understands it.
+    `is_run` says whether this operator runs the job, and understands it.
     """
     ready = job_status.find(other.status.conditions, "DatasetReady")
     is_ready = ready is not None and ready.status == "True"
@@ -94,12 +92,7 @@ def _rank(item: Sharer) -> tuple[bool, datetime, str]:
 
 
 def first(job: ImageNetJob, sharers: Iterable[Sharer]) -> Sharer | None:
-    """Return the job that prepares the dataset before this one does; None if it has its turn.
-
-    Args:
-        job: One that does not pack yet.
-        sharers: The others.
-    """
+    """Return the job that prepares the dataset before this one does; None if it has its turn."""
     mine = (True, _created(job), job.metadata.uid)
     found = min(filter(_prepares, sharers), key=_rank, default=None)
     return found if found is not None and _rank(found) < mine else None
@@ -113,9 +106,9 @@ def is_sealed(job: ImageNetJob, sharers: Iterable[Sharer]) -> bool:
     return any(item.sealed_at is not None and item.sealed_at >= _created(job) for item in sharers)
 
 
-def message(found: Sharer) -> str:
+def message(other: Sharer) -> str:
     """Return the message of DatasetReady while another job goes first."""
-    return f"ImageNetJob {found.name} prepares the same dataset on the same claim"
+    return f"ImageNetJob {other.name} prepares the same dataset on the same claim"
 
 
 def _created(job: ImageNetJob) -> datetime:

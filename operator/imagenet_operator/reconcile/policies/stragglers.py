@@ -1,11 +1,11 @@
 """Stragglers: workers that compute for longer than the others before each exchange of gradients.
 
 In a synchronous strategy every step takes as long as that of the slowest worker, so the time of a
-step does not show who is slow. The time before the exchange does (`comparison`). A process is named
-if it took `FACTOR` times the median over the latest windows together, and was clearly slow in each
-of them: one long pause names no one. It is no longer named after as many windows below `CLEARED`.
-Between the two nothing changes, so the status says who was named before. Stragglers are reported;
-nothing is ended because of them.
+step does not show who is slow. The time before the exchange does (`reconcile.windows`). A process
+is named if it took `FACTOR` times the median over the latest windows together, and was clearly slow
+in each of them: one long pause names no one. It is no longer named after as many windows below
+`CLEARED`. Between the two nothing changes, so the status says who was named before. Stragglers are
+reported; nothing is ended because of them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Final
 
-from imagenet_operator.api.status import MemberStatus, Straggler, TrainingStatus
-from imagenet_operator.reconcile.comparison import Comparison
+from imagenet_operator.reconcile.windows import Comparison
+from imagenet_spec.resource.status import MemberStatus, Straggler, TrainingStatus
 
 FACTOR: Final = 1.5
 """How many times the median a straggler takes."""
@@ -28,17 +28,13 @@ MOST: Final = 16
 
 REASON: Final = "SlowBeforeExchange"
 
-_MOST_IN_WORDS: Final = 3
+_MOST_NAMED: Final = 3
 
 
-def found(training: TrainingStatus, comparison: Comparison) -> tuple[Straggler, ...]:
+def slowest(training: TrainingStatus, comparison: Comparison) -> tuple[Straggler, ...]:
     """Return the stragglers of an attempt, the slowest first.
 
     The factor of one that was named before stays: each change is a write of the status.
-
-    Args:
-        training: The attempt, with the stragglers so far.
-        comparison: Of its processes, with enough windows.
     """
     named = {(item.name, item.slot): item for item in training.stragglers or ()}
     slow = []
@@ -60,10 +56,10 @@ def is_visible(before: Comparison | None, after: Comparison | None) -> bool:
 def message(training: TrainingStatus) -> str:
     """Return the stragglers of an attempt's status in words; there must be one."""
     found = training.stragglers or ()
-    first, *others = [_in_words(item, training.members) for item in found[:_MOST_IN_WORDS]]
+    first, *others = [_described(item, training.members) for item in found[:_MOST_NAMED]]
     workers = sum(member.role == "worker" for member in training.members)
     of = f"{workers} workers" if all(item.slot is None for item in found) else "all processes"
-    more = [f"{len(found) - _MOST_IN_WORDS} more"] if len(found) > _MOST_IN_WORDS else []
+    more = [f"{len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
     sentence = f"{first} as long before each exchange of gradients as the median of {of}"
     return "; ".join([sentence, *others, *more])
 
@@ -74,13 +70,13 @@ def new(former: TrainingStatus, training: TrainingStatus) -> bool:
     return any((item.name, item.slot) not in named for item in training.stragglers or ())
 
 
-def _in_words(found: Straggler, members: Sequence[MemberStatus]) -> str:
+def _described(straggler: Straggler, members: Sequence[MemberStatus]) -> str:
     """Return who a straggler is, and its factor."""
-    node = next((member.node for member in members if member.name == found.name), None)
+    node = next((member.node for member in members if member.name == straggler.name), None)
     where = f" on node {node}" if node else ""
-    slot = "" if found.slot is None else f"slot {found.slot} of "
-    worker = f"worker {found.name.rpartition('-')[2]}"
-    return f"{slot}{worker} (pod {found.name}{where}) takes {found.factor:g} times"
+    slot = "" if straggler.slot is None else f"slot {straggler.slot} of "
+    worker = f"worker {straggler.name.rpartition('-')[2]}"
+    return f"{slot}{worker} (pod {straggler.name}{where}) takes {straggler.factor:g} times"
 
 
 def _is_slow(factors: Sequence[float]) -> bool:

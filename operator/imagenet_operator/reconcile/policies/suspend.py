@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.manifests.labels import of_suspended_job
 from imagenet_operator.reconcile.types import (
     Charge,
@@ -17,6 +16,7 @@ from imagenet_operator.reconcile.types import (
     PreparationJob,
     Reference,
 )
+from imagenet_spec.resource.status import TrainingStatus
 
 END = End("Suspended", "the job is suspended", Charge.SUSPENSION)
 """The end of an attempt of a suspended job."""
@@ -29,11 +29,6 @@ def patches(
 
     What another controller has suspended is that one's to resume. Kueue, for one, suspends again
     what others resume. But an operator of an earlier release leaves no label on what it suspends.
-
-    Args:
-        jobs: Of the preparation.
-        suspended: Whether the job is suspended now.
-        was_suspended: Whether it was, as its recorded status says.
     """
     label = {name: value if suspended else None for name, value in of_suspended_job().items()}
     change = {"metadata": {"labels": label}, "spec": {"suspend": suspended}}
@@ -48,8 +43,8 @@ def patches(
 def withdrawn(jobs: Iterable[PreparationJob], *, was_suspended: bool) -> tuple[Reference, ...]:
     """Return the Jobs of a suspended job that have to be deleted, and are created again later.
 
-    Kueue would let a Job go on for which it has quota, whoever suspended it. One that it holds
-    because it has no queue gets the queue that the job has when it is created again.
+    Kueue resumes a Job for which it has quota, even if this operator suspended it. One that Kueue
+    holds because it has no queue gets the queue that the job has when it is created again.
     """
     return tuple(
         job.reference

@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import Status, TrainingStatus
-from imagenet_operator.api.time_status import (
+from imagenet_operator.reconcile.policies import elastic, job_status, members, shared_dataset
+from imagenet_operator.reconcile.sample import Sample
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import Status, TrainingStatus
+from imagenet_spec.resource.time_status import (
     WORKER_PHASES,
     JobPhase,
     JobSeconds,
@@ -26,8 +28,6 @@ from imagenet_operator.api.time_status import (
     seconds_of,
     worker_seconds,
 )
-from imagenet_operator.reconcile.policies import elastic, job_status, members, shared_dataset
-from imagenet_operator.reconcile.sample import Sample
 
 FETCHING: Final = "Fetching"
 """The reason of DatasetReady while the source's files are fetched."""
@@ -54,14 +54,7 @@ _CLOCK_SKEW: Final = timedelta(seconds=60)
 
 
 def counted(job: ImageNetJob, status: Status, sample: Sample | None, now: datetime) -> Status:
-    """Return a new status with the time until now.
-
-    Args:
-        job: With the recorded status.
-        status: The new one so far.
-        sample: The newest, of any attempt.
-        now: The time of the reconcile.
-    """
+    """Return a new status with the time until now."""
     if job.status.completion_time is not None:
         return status
     if status.training is not None:
@@ -87,9 +80,7 @@ def counted(job: ImageNetJob, status: Status, sample: Sample | None, now: dateti
 def paused(time: TimeStatus, at: datetime) -> TimeStatus:
     """Return the account of a job whose operator has ended: from then on it is suspended.
 
-    Args:
-        time: As the operator recorded it last.
-        at: When the operator or a program of the job last did something.
+    `at` is when the operator or a program of the job last did something.
     """
     until = max(time.counted_until or at, at.replace(microsecond=0))
     elapsed = (until - (time.counted_until or until)).total_seconds()
@@ -106,9 +97,8 @@ def paused(time: TimeStatus, at: datetime) -> TimeStatus:
 def goodput(phases: dict[str, float], lost: float = 0.0) -> float | None:
     """Return the fraction of the time that made progress which was kept; None without any time.
 
-    Args:
-        phases: Seconds by phase.
-        lost: Seconds of steps that no checkpoint has kept, and that no attempt trains again.
+    `phases` are seconds by phase. `lost` are seconds of steps that no checkpoint has kept, and that
+    no attempt trains again.
     """
     whole = sum(phases.values()) - phases.get("suspended", 0.0)
     kept = max(0.0, phases.get("stepping", 0.0) - lost)
@@ -153,7 +143,6 @@ def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:
 
 
 def _opened(job: ImageNetJob, now: datetime) -> TimeStatus:
-    """Return the account of a job that has none yet, which begins with the job."""
     created = job.metadata.creation_timestamp
     begin = now if created is None else min(created, now)
     if job.status.start_time is None:

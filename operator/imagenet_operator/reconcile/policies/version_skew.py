@@ -18,7 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, get_args
 
-from imagenet_operator.api.status import (
+from imagenet_operator.reconcile.policies import job_status, waiting
+from imagenet_operator.reconcile.types import TERMINATING, Attempt, MemberPod
+from imagenet_spec.errors import Problem
+from imagenet_spec.names import MemberRole
+from imagenet_spec.resource.status import (
     AttemptOutcome,
     Condition,
     ConditionType,
@@ -26,10 +30,6 @@ from imagenet_operator.api.status import (
     Status,
     TrainingStatus,
 )
-from imagenet_operator.errors import Problem
-from imagenet_operator.reconcile.policies import job_status, waiting
-from imagenet_operator.reconcile.types import TERMINATING, Attempt, MemberPod
-from imagenet_spec.names import MemberRole
 
 UNSUPPORTED: Final = "UnsupportedSpec"
 """The reason of Created, and of the condition of what does not start."""
@@ -46,11 +46,7 @@ _ENDS: tuple[ConditionType, ...] = ("Succeeded", "Failed")
 
 
 def why_unsupported(problems: Sequence[Problem]) -> tuple[str, str]:
-    """Return the reason and the message of a condition.
-
-    Args:
-        problems: The fields that are not accepted; one at least.
-    """
+    """Return the reason and the message of a condition."""
     if all(problem.stage == "operator" for problem in problems):
         return UNSUPPORTED, f"no pods are started: {'; '.join(map(str, problems))}"
     fields = "; ".join(f"{problem.path}: {problem.message}" for problem in problems)
@@ -87,13 +83,7 @@ def last_attempt(status: Status) -> int:
 
 
 def rebuilt(status: Status, attempts: Mapping[int, Attempt], now: datetime) -> Status:
-    """Return a status with the parts that it has lost.
-
-    Args:
-        status: As it is stored.
-        attempts: The attempts that are observed, by number.
-        now: The time.
-    """
+    """Return a status with the parts that it has lost."""
     created = job_status.find(status.conditions, "Created")
     if status.start_time is None and created is not None and created.status == "True":
         status = status.model_copy(update={"start_time": created.last_transition_time})
@@ -140,7 +130,6 @@ def _end(status: Status, now: datetime) -> dict[str, object]:
 
 
 def _with_training(status: Status, attempts: Mapping[int, Attempt], now: datetime) -> Status:
-    """Return a status with its attempt, and with the attempt's members."""
     former = status.training
     if former is None:
         if not _had_an_attempt(status.conditions):
@@ -170,25 +159,25 @@ def _lacks_groups(training: TrainingStatus) -> bool:
     )
 
 
-def _had_an_attempt(found: Sequence[Condition]) -> bool:
-    running = job_status.find(found, "Running")
+def _had_an_attempt(conditions: Sequence[Condition]) -> bool:
+    running = job_status.find(conditions, "Running")
     has_begun = running is not None and running.reason not in _BEFORE_AN_ATTEMPT
-    return has_begun or job_status.find(found, "Restarting") is not None
+    return has_begun or job_status.find(conditions, "Restarting") is not None
 
 
-def _latest_named(found: Iterable[Condition]) -> int:
+def _latest_named(conditions: Iterable[Condition]) -> int:
     """Return the highest number of an attempt in the messages of conditions; 0 if none has any."""
     numbers = (
-        int(text) for item in found for text in re.findall(r"attempt (\d{1,9})", item.message)
+        int(text) for item in conditions for text in re.findall(r"attempt (\d{1,9})", item.message)
     )
     return max(numbers, default=0)
 
 
 def _outcome(
-    found: Sequence[Condition], number: int, has_pods: bool, now: datetime
+    conditions: Sequence[Condition], number: int, has_pods: bool, now: datetime
 ) -> AttemptOutcome | None:
     """Return the end of an attempt, if the job restarts because of it or it has no pods."""
-    restarting = job_status.find(found, "Restarting")
+    restarting = job_status.find(conditions, "Restarting")
     if (
         restarting is not None
         and restarting.status == "True"

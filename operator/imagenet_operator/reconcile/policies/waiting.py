@@ -11,13 +11,13 @@ Causes: `CAUSES` is the table, from the words of the kubelet, the scheduler, an 
 to a reason and a sentence. Its order is the order of precedence, since a condition has one reason.
 An ordinary start is no cause, so most causes count only after some seconds.
 
-Start errors: waiting does not cure image and configuration errors. They have a limit of their own,
-and are not charged. Another attempt would meet the same error, so none is made. The attempt, or the
-Job of the preparation, stays until the error is cured, or until startDeadlineSeconds are over and
-the job fails. The status records the first error, so that a restart of the operator does not forget
-it. A program that the container runtime cannot start ends its pod, and with it the attempt. The
-next attempt starts after as long as the row of such attempts has lasted, so that the wait doubles.
-The row ends when all members run. Its deadline is the same. A job that has trained loses more by a
+Start errors: waiting does not cure image and configuration errors. They have their own limit, and
+are not charged. Another attempt would meet the same error, so none is made. The attempt, or the Job
+of the preparation, stays until the error is cured, or until startDeadlineSeconds are over and the
+job fails. The status records the first error, so that a restart of the operator does not forget it.
+A program that the container runtime cannot start ends its pod, and with it the attempt. The next
+attempt starts after as long as the row of such attempts has lasted, so that the wait doubles. The
+row ends when all members run. Its deadline is the same. A job that has trained loses more by a
 failure than by a wait. So while it has restarts left, it waits for the cure without an end, and its
 condition names the error. While an error lasts, the attempt is ended neither for a lack of progress
 nor for members without nodes. After it, both count from its end.
@@ -32,9 +32,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob, queue
-from imagenet_operator.api.status import StartErrors, Status, TrainingStatus
-from imagenet_operator.errors import Problem
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.job_status import equal_without_numbers
 from imagenet_operator.reconcile.types import (
@@ -49,6 +46,9 @@ from imagenet_operator.reconcile.types import (
     Refusal,
     WaitingObject,
 )
+from imagenet_spec.errors import Problem
+from imagenet_spec.resource import ImageNetJob, queue
+from imagenet_spec.resource.status import StartErrors, Status, TrainingStatus
 
 SOON: Final = timedelta(seconds=15)
 """How long pods may be unschedulable or outlive their grace period in an ordinary start."""
@@ -57,7 +57,7 @@ EVENTS_AFTER: Final = timedelta(seconds=30)
 """How long an object waits before its Events are read."""
 
 WORDS_AFTER: Final = timedelta(seconds=3)
-"""How long an object is in a queue before the queue is asked why: it has to look at it first."""
+"""How long an object is in a queue before its Workload is read: Kueue needs a moment."""
 
 OTHER: Final = "Other"
 """Stands for every reason that `CAUSES` lacks."""
@@ -65,11 +65,11 @@ OTHER: Final = "Other"
 _SILENT: Final = frozenset({CREATING, NO_PODS, NOT_SCHEDULED})
 """Reasons for which only Events may know the cause."""
 
-_LOOKED_AT_AFTER: Final = {
+_READ_AFTER: Final = {
     QUEUED: WORDS_AFTER,
     **dict.fromkeys((*_SILENT, INITIALIZING), EVENTS_AFTER),
 }
-"""How long an object waits for a reason before somebody is asked why; others say it themselves."""
+"""How long an object waits before its Events are read; some reasons need no Event."""
 
 _DETAIL_MAXIMUM: Final = 1024
 """Characters of an explanation that are kept."""
@@ -82,8 +82,6 @@ class Cause:
     """One cause.
 
     Attributes:
-        reason: The reason of the condition.
-        text: What is wrong with the object.
         remedy: What to change; empty if waiting may cure it.
         after: How long an object waits before this is a cause.
         is_error: Whether it counts against startDeadlineSeconds.
@@ -101,8 +99,6 @@ class Wait:
     """Why a job waits, for its condition.
 
     Attributes:
-        reason: One CamelCase word.
-        message: For people.
         is_error: Whether it is an image or configuration error.
     """
 
@@ -288,9 +284,7 @@ def missing_claims(job: ImageNetJob, absent: Collection[str]) -> str | None:
 def claim_problems(job: ImageNetJob, access: Mapping[str, tuple[str, ...]]) -> list[Problem]:
     """Return why the job cannot use the claims that it names.
 
-    Args:
-        job: The job.
-        access: Claim → its access modes, of those that are seen.
+    `access` has the access modes of the claims that are seen.
     """
     found = []
     for item in volumes.existing(job):
@@ -310,12 +304,7 @@ def claim_problems(job: ImageNetJob, access: Mapping[str, tuple[str, ...]]) -> l
 
 
 def differing_claims(job: ImageNetJob, claims: Mapping[str, Claim]) -> list[tuple[Claim, str]]:
-    """Return the claims of a former job that are not as this job asks for, each with a message.
-
-    Args:
-        job: The job.
-        claims: Those that it has, or takes over, by name.
-    """
+    """Return the claims of a former job that are not as this job asks for, each with a message."""
     found = []
     for wanted in volumes.claims(job):
         claim = claims.get(wanted["metadata"]["name"])
@@ -352,9 +341,7 @@ def single_node_claims(job: ImageNetJob, access: Mapping[str, tuple[str, ...]]) 
 def refused(refusal: Refusal, former: str = "") -> Wait:
     """Return the wait for something that the API server refuses.
 
-    Args:
-        refusal: What it said.
-        former: The former message, which stays if only numbers would change in it.
+    The former message stays if only numbers would change in it.
     """
     reason, remedy = classified(refusal.message)
     message = _with_remedy(f"the API server refuses it: {_cut(refusal.message)}", remedy)
@@ -370,11 +357,8 @@ def find(
 ) -> Wait | None:
     """Return why a job waits; None without a cause.
 
-    Args:
-        objects: What waits, in a fixed order.
-        events: The UID of an object → the Event that says most about it.
-        now: The time.
-        former: The former message, which stays if only numbers would change in it.
+    Objects are in a fixed order. `events` has the Event that says most about an object, by its UID.
+    The former message stays if only numbers would change in it.
     """
     found = [
         blocked
@@ -403,15 +387,12 @@ def find(
 def next_check(
     objects: Iterable[WaitingObject], now: datetime, interval: timedelta
 ) -> datetime | None:
-    """Return when to look at the objects again, because no event may announce their next cause.
+    """Return when to reconcile again, because no event may announce the next cause.
 
-    Args:
-        objects: What waits.
-        now: The time.
-        interval: The time between two looks at Events or ages.
+    `interval` is the time between two reads of Events or ages.
     """
     begins = [
-        item.since + _LOOKED_AT_AFTER.get(item.reason, SOON)
+        item.since + _READ_AFTER.get(item.reason, SOON)
         for item in objects
         if item.since is not None
     ]
@@ -430,7 +411,7 @@ def needs_events(objects: Iterable[WaitingObject], now: datetime) -> list[Waitin
         for item in objects
         if item.reason in _SILENT | {QUEUED} or (item.claims and item.reason in _UNBOUND)
         if item.since is not None
-        if now >= item.since + _LOOKED_AT_AFTER.get(item.reason, EVENTS_AFTER)
+        if now >= item.since + _READ_AFTER.get(item.reason, EVENTS_AFTER)
         # Without a queue, Kueue says nothing more.
         if item.reason != QUEUED or item.message
     ]
@@ -544,12 +525,7 @@ def _cut(text: str) -> str:
 
 
 def is_worth_a_wait(job: ImageNetJob, status: Status) -> bool:
-    """Whether a job waits for the cure of a start error beyond the deadline.
-
-    Args:
-        job: The job.
-        status: Its new status so far.
-    """
+    """Whether a job waits for the cure of a start error beyond the deadline."""
     has_restarts = status.restarts < job.spec.run_policy.backoff_limit
     return has_restarts and status.progressed_attempt is not None
 
@@ -557,13 +533,7 @@ def is_worth_a_wait(job: ImageNetJob, status: Status) -> bool:
 def recorded_errors(
     former: StartErrors | None, is_error: bool, now: datetime
 ) -> StartErrors | None:
-    """Return the record after this reconcile.
-
-    Args:
-        former: The record so far.
-        is_error: Whether an image or configuration error is observed.
-        now: The time.
-    """
+    """Return the record after this reconcile."""
     if is_error:
         return former if has_start_error(former) else StartErrors(since=now)
     return StartErrors(cleared=now) if has_start_error(former) else former

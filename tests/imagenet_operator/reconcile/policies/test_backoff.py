@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api.time_status import WorkerSeconds
 from imagenet_operator.reconcile.policies import backoff
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_spec.resource.time_status import WorkerSeconds
 
 SETTINGS = ReconcileSettings(
     restart_delay=timedelta(seconds=10),

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.reconcile.policies.gang import requests, shortage, untolerated
+from imagenet_operator.reconcile.policies.gang import Demand, requests, shortage, untolerated
 from imagenet_operator.reconcile.types import Room, Taint, Toleration
-from support.attempt_members import GPU, seen
+from support.attempt_members import GPU
 
 Amounts = dict[str, int]
 
@@ -22,7 +22,7 @@ def exact(amounts: Amounts) -> dict[str, Fraction]:
 
 
 def is_fitting(asked: list[Amounts], nodes: list[Amounts]) -> bool:
-    members = [seen(f"worker-{number}", requests=exact(item)) for number, item in enumerate(asked)]
+    members = [Demand(f"worker-{number}", exact(item), ()) for number, item in enumerate(asked)]
     rooms = {f"node-{number}": Room(exact(item)) for number, item in enumerate(nodes)}
     return shortage(members, rooms) is None
 
@@ -63,7 +63,7 @@ Given = tuple[Amounts, tuple[Taint, ...]]
 
 def why_not(asked: list[Asked], nodes: list[Given]) -> str | None:
     members = [
-        seen(f"worker-{number}", requests=exact(amounts), tolerations=tolerations)
+        Demand(f"worker-{number}", exact(amounts), tolerations)
         for number, (amounts, tolerations) in enumerate(asked)
     ]
     rooms = {

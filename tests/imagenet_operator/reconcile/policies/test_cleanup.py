@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.policies import cleanup
 from imagenet_operator.reconcile.types import (
@@ -20,6 +19,7 @@ from imagenet_operator.reconcile.types import (
     PreparationJob,
     Reference,
 )
+from imagenet_spec.resource import ImageNetJob
 from support.attempt_members import NOW, later, seen
 from support.job_table import manifest
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import DataWaitStatus, TrainingStatus
 from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.reconcile.policies.data_wait import Cause
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.step_window import Steps, StepWindow
+from imagenet_operator.reconcile.windows import Steps, StepWindow
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import DataWaitStatus, TrainingStatus
 from support.attempt_members import NOW
 from support.job_table import BUCKET, manifest
 

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from imagenet_operator.api.status import Clock, TrainingStatus
 from imagenet_operator.reconcile.policies import deadlines
 from imagenet_operator.reconcile.sample import Sample
 from imagenet_operator.reconcile.types import Charge
+from imagenet_spec.resource.status import Clock, TrainingStatus
 from support.attempt_members import NOW, later
+from support.sentences import assert_says
 
 RUNNING = TrainingStatus(attempt=2, bound_time=later(-900), running_time=later(-800))
 HEARD = RUNNING.model_copy(update={"last_progress_time": later(-700)})
@@ -115,7 +116,7 @@ def test_standing_still_is_charged(
 def test_members_that_never_come_to_run_are_no_progress() -> None:
     end = deadlines.no_progress(TrainingStatus(bound_time=later(-300)), None, 300, NOW)
     assert end is not None
-    assert end.message == "not all members ran for 300 s"
+    assert_says(end.message, "not all members", "300 s")
 
 
 @pytest.mark.parametrize(

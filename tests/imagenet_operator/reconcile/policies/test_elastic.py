@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api.status import AttemptOutcome, TrainingStatus
 from imagenet_operator.reconcile.policies import elastic, gang
 from imagenet_operator.reconcile.types import Charge
+from imagenet_spec.resource.status import AttemptOutcome, TrainingStatus
 from support.attempt_members import NOW, later, recorded
+from support.sentences import assert_says
 
 COUNTS = (4, 5, 6, 8)
 LOST = "PodLost"
@@ -120,9 +121,7 @@ def test_an_attempt_with_fewer_workers_ends_when_more_fit(
     assert (end is not None) is grows
     if end is not None:
         larger = 6 if room == 7 else 8
-        assert (
-            end.message == f"{larger} workers fit now; going on with more than 5 from a checkpoint"
-        )
+        assert_says(end.message, f"{larger} workers", "more than 5")
         assert (end.reason, end.charge) == ("Growing", Charge.GROWTH)
 
 

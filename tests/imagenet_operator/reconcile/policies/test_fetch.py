@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.dataset_status import DatasetStatus, FetchStatus, ImageCounts
-from imagenet_operator.api.status import Status
 from imagenet_operator.reconcile.policies import job_status, reading
-from imagenet_operator.reconcile.preparation_sample import Preparation
-from imagenet_operator.reconcile.sample import Sample, sample_of
+from imagenet_operator.reconcile.sample import Preparation, Sample, sample_of
 from imagenet_operator.reconcile.scrape import Scrape
 from imagenet_operator.reconcile.types import PreparationJob
+from imagenet_spec.resource.dataset_status import DatasetStatus, FetchStatus, ImageCounts
+from imagenet_spec.resource.status import Status
+from support.sentences import assert_says
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 GIB = 1 << 30
@@ -58,7 +58,7 @@ def test_before_the_bytes_are_known_the_files_are_counted_that_were_asked_for() 
     first = sample_of({"digits-fetch-x": Scrape("fetch", None, values)}, None, NOW)
     found = reading.fetch_progress(None, RUNNING, first)
     assert found == FetchStatus(files=1200, asked_files=300)
-    assert reading.fetch_message(found) == "asking the server for the versions of 1,200 files: 25 %"
+    assert_says(reading.fetch_message(found), "1,200 files", "25 %")
     assert DatasetStatus(fetch=found).to_manifest()["fetch"] == {
         "bytes": 0,
         "files": 1200,

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.figures import Accuracy
-from imagenet_operator.api.status import MemberStatus, Status, TrainingStatus
 from imagenet_operator.reconcile.policies import job_status
 from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from imagenet_operator.reconcile.sample import Asked, Sample
 from imagenet_spec.names import MemberRole
+from imagenet_spec.resource.figures import Accuracy
+from imagenet_spec.resource.status import MemberStatus, Status, TrainingStatus
 from support.attempt_members import NOW, later
 from support.samples import parse_sample, sample
 

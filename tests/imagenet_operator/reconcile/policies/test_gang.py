@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.status import TrainingStatus
 from imagenet_operator.manifests.names import SCHEDULING_GATE
 from imagenet_operator.reconcile.policies import gang
 from imagenet_operator.reconcile.types import Capacity, Charge, MemberPod, Patch, Phase, Room
+from imagenet_spec.resource.status import TrainingStatus
 from support.attempt_members import GPU, NOW, later, recorded, seen
+from support.sentences import assert_says
 
 LIMIT = gang.Limit(600)
 
@@ -49,9 +50,8 @@ def test_gates_are_lifted_for_all_or_for_none(free: Capacity | None, lifted: int
 
 
 def test_a_gang_that_waits_says_for_what() -> None:
-    assert gang.missing(BOTH, {"a": Room({GPU: Fraction(7)})}) == (
-        "0 of 1 nodes have room for worker-1: 1 with less than 4 nvidia.com/gpu free"
-    )
+    missing = gang.missing(BOTH, {"a": Room({GPU: Fraction(7)})})
+    assert_says(missing or "", "0 of 1 nodes", "worker-1", "1 with less than 4 nvidia.com/gpu")
 
 
 def test_what_was_begun_is_finished_whatever_fits_now() -> None:
@@ -121,9 +121,8 @@ def test_an_attempt_that_may_have_fewer_workers_does_not_wait_for_its_gates_for_
     assert gang.verdict(gated, limit, later(-1)) is None
     end = gang.verdict(gated, limit, NOW)
     assert end is not None
-    assert end.message == (
-        "not all members were bound to nodes in 600 s; the next attempt may have fewer workers"
-    )
+    assert "in 600 s" in end.message
+    assert "the next attempt may have fewer workers" in end.message
 
 
 def test_after_its_gates_the_time_of_such_an_attempt_counts_anew() -> None:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api.status import MemberStatus, ReplicaStatus, TrainingStatus
 from imagenet_operator.manifests import attempt
 from imagenet_operator.reconcile.policies import members
 from imagenet_operator.reconcile.types import Charge, MemberPod, Phase
+from imagenet_spec.resource.status import MemberStatus, ReplicaStatus, TrainingStatus
 from support.attempt_members import NOW, later, recorded, seen
 from support.job_table import JOBS
 

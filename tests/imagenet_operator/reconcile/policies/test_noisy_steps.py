@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.status import TrainingStatus
-from imagenet_operator.reconcile.comparison import compared
 from imagenet_operator.reconcile.policies import stragglers
 from imagenet_operator.reconcile.scrape import BeforeExchange
+from imagenet_operator.reconcile.windows import compared
+from imagenet_spec.resource.status import TrainingStatus
 from support.attempt_members import NOW
 
 RUNS = [
@@ -50,7 +50,7 @@ def named(run: dict[str, Any], slow: int | None = None, times: float = 2.0) -> s
         comparison = compared(comparison, of_pods(totals), now)
         assert comparison is not None
         if comparison.factors:
-            latest = stragglers.found(status, comparison)
+            latest = stragglers.slowest(status, comparison)
             status = status.model_copy(update={"stragglers": latest})
             found |= {item.name for item in latest}
     assert comparison is not None

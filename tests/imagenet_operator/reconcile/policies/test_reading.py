@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.dataset_status import DatasetStatus, ReadingStatus
 from imagenet_operator.reconcile.policies import reading
-from imagenet_operator.reconcile.preparation_sample import Preparation
-from imagenet_operator.reconcile.sample import Sample
+from imagenet_operator.reconcile.sample import Preparation, Sample
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.dataset_status import DatasetStatus, ReadingStatus
 from support.job_table import manifest
 from support.samples import parse_sample
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.status import AttemptOutcome
 from imagenet_operator.reconcile.policies import members
 from imagenet_operator.reconcile.types import MemberPod, Phase
+from imagenet_spec.resource.status import AttemptOutcome
 from support.attempt_members import NOW, later, recorded, seen
 
 CRASHED = recorded("worker-0", "Failed", node="a")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.reconcile.policies import shared_dataset
 from imagenet_operator.reconcile.types import Sharer
+from imagenet_spec.resource import ImageNetJob
 from support.job_table import manifest
 from support.simulated_objects import INDEX_RESULT
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api.status import MemberStatus, Straggler, TrainingStatus
-from imagenet_operator.reconcile import comparison
-from imagenet_operator.reconcile.comparison import WINDOWS, Comparison, Process, compared
+from imagenet_operator.reconcile import windows
 from imagenet_operator.reconcile.policies import stragglers
 from imagenet_operator.reconcile.scrape import BeforeExchange
+from imagenet_operator.reconcile.windows import WINDOWS, Comparison, Process, compared
+from imagenet_spec.resource.status import MemberStatus, Straggler, TrainingStatus
 from support.attempt_members import NOW, recorded
 
 SAMPLE = timedelta(seconds=15)
@@ -37,7 +37,7 @@ class Training:
             workers.setdefault(pod, {})[slot] = total
         self.comparison = compared(self.comparison, workers, self.now)
         if self.comparison is not None and self.comparison.factors:
-            found = stragglers.found(self.status, self.comparison)
+            found = stragglers.slowest(self.status, self.comparison)
             self.status = self.status.model_copy(update={"stragglers": found or None})
 
     def train(self, seconds: Sequence[float], samples: int = 1, exchanges: int = EXCHANGES) -> None:
@@ -121,9 +121,9 @@ def test_the_factor_is_that_of_the_naming() -> None:
 
 def test_a_window_has_enough_exchanges_and_lasts_long_enough() -> None:
     slow_steps = workers(3)
-    slow_steps.train([10, 10, 20], samples=2 * comparison.EXCHANGES - 1, exchanges=1)
+    slow_steps.train([10, 10, 20], samples=2 * windows.EXCHANGES - 1, exchanges=1)
     assert slow_steps.named == {}
-    slow_steps.train([10, 10, 20], samples=comparison.EXCHANGES + 1, exchanges=1)
+    slow_steps.train([10, 10, 20], samples=windows.EXCHANGES + 1, exchanges=1)
     assert slow_steps.named == {"worker-2": 2.0}
 
     often = workers(3)
@@ -213,28 +213,28 @@ def straggler(index: int, factor: float = 1.8, slot: int | None = None) -> Strag
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("found", "facts"),
     [
         (
             [straggler(3)],
-            "worker 3 (pod digits-r0-worker-3 on node n3) takes 1.8 times as long before each "
-            "exchange of gradients as the median of 8 workers",
+            ["worker 3 (pod digits-r0-worker-3 on node n3) takes 1.8 times", "of 8 workers"],
         ),
         (
             [straggler(3, 2.0, slot=5)],
-            "slot 5 of worker 3 (pod digits-r0-worker-3 on node n3) takes 2 times as long before "
-            "each exchange of gradients as the median of all processes",
+            ["slot 5 of worker 3 (pod digits-r0-worker-3 on node n3) takes 2 times", "of all"],
         ),
         (
             [straggler(99), straggler(1, 1.5)],
-            "worker 99 (pod digits-r0-worker-99) takes 1.8 times as long before each exchange of "
-            "gradients as the median of 8 workers; worker 1 (pod digits-r0-worker-1 on node n1) "
-            "takes 1.5 times",
+            [
+                "worker 99 (pod digits-r0-worker-99) takes 1.8 times",
+                "; worker 1 (pod digits-r0-worker-1 on node n1) takes 1.5 times",
+            ],
         ),
     ],
 )
-def test_the_words_name_pod_node_and_factor(found: list[Straggler], words: str) -> None:
-    assert stragglers.message(training_status(*found)) == words
+def test_the_message_names_pod_node_and_factor(found: list[Straggler], facts: list[str]) -> None:
+    message = stragglers.message(training_status(*found))
+    assert all(fact in message for fact in facts)
 
 
 def test_the_words_are_bounded() -> None:

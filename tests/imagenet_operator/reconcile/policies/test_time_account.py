@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import (
+from imagenet_operator.reconcile.policies import time_account
+from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import (
     AttemptOutcome,
     Clock,
     Condition,
@@ -16,9 +18,7 @@ from imagenet_operator.api.status import (
     Status,
     TrainingStatus,
 )
-from imagenet_operator.api.time_status import seconds_of
-from imagenet_operator.reconcile.policies import time_account
-from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
+from imagenet_spec.resource.time_status import seconds_of
 from support.attempt_members import NOW, later, recorded
 from support.job_table import manifest
 from support.samples import sample

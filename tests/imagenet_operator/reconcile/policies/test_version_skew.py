@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.member_groups import bounded, grouped
-from imagenet_operator.api.status import (
+from imagenet_operator.reconcile.policies import members, version_skew
+from imagenet_operator.reconcile.types import Attempt
+from imagenet_spec.resource.member_groups import bounded, grouped
+from imagenet_spec.resource.status import (
     Condition,
     ConditionType,
     ReplicaStatus,
     Status,
     TrainingStatus,
 )
-from imagenet_operator.reconcile.policies import members, version_skew
-from imagenet_operator.reconcile.types import Attempt
 from support.attempt_members import NOW, later, recorded, seen
 
 

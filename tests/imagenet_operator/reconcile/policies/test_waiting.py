@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from imagenet_operator.api.status import StartErrors, TrainingStatus
 from imagenet_operator.reconcile.policies import waiting
 from imagenet_operator.reconcile.policies.waiting import CAUSES, REASONS
 from imagenet_operator.reconcile.types import (
@@ -21,6 +20,7 @@ from imagenet_operator.reconcile.types import (
     Refusal,
     WaitingObject,
 )
+from imagenet_spec.resource.status import StartErrors, TrainingStatus
 from support.simulated_world import START
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.step_window import Steps, StepWindow, advanced
+from imagenet_operator.reconcile.windows import Steps, StepWindow, advanced
 from support.member_metrics import BOTH, INTERVAL, LATER, NOW, Exporter
 from support.samples import parse_sample
 
