@@ -3,7 +3,7 @@
 Every key is optional. An unknown key is an error, so that a misspelt key is noticed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,15 +12,15 @@ from annotated_types import Ge, Gt, Le, MinLen
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from imagenet_operator.api.base import Manifest, Model
-from imagenet_operator.api.load import load
-from imagenet_operator.api.quantities import POSITIVE_BYTES
-from imagenet_operator.api.templates import TemplateProfile
-from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
 from imagenet_operator.manifests import rendezvous
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
+from imagenet_operator.reconcile.types import DEFAULTS, ReconcileSettings
+from imagenet_spec.errors import ImageNetJobError, UnreadableManifest
 from imagenet_spec.frameworks.descriptor import Images
+from imagenet_spec.load import load
+from imagenet_spec.resource.base import Manifest, Model
+from imagenet_spec.resource.quantities import POSITIVE_BYTES
+from imagenet_spec.resource.templates import TemplateProfile
 
 
 def _not_a_training_port(port: int) -> int:
@@ -105,7 +105,7 @@ class Restarts(Model):
 
 
 class _File(Model):
-    """The whole file."""
+    """The whole file; a setting of the manifests has the name that it has there."""
 
     namespaces: tuple[_Name, ...] = ()
     lease_namespace: _Name = LEASE_NAMESPACE
@@ -137,8 +137,6 @@ class Configuration:
 
     Attributes:
         namespaces: The namespaces whose jobs are run; empty for all.
-        settings: The settings of decisions and manifests.
-        sampler: The sampling of the metrics of running jobs.
         lease_namespace: The namespace of the leases of all operators of the cluster.
     """
 
@@ -166,10 +164,6 @@ def read(path: Path) -> Configuration:
 def parse(document: Any, source: str) -> Configuration:
     """Parse a configuration document.
 
-    Args:
-        document: The parsed YAML.
-        source: The document's name in errors.
-
     Raises:
         InvalidConfiguration: It has an unknown key or value.
     """
@@ -188,39 +182,27 @@ def parse(document: Any, source: str) -> Configuration:
 
 def _settings(file: _File, source: str) -> ReconcileSettings:
     restarts = file.restarts
-    return ReconcileSettings(
-        restart_delay=timedelta(seconds=restarts.delay_seconds),
-        restart_delay_limit=timedelta(seconds=restarts.delay_limit_seconds),
-        disruption_delay=timedelta(seconds=restarts.disruption_delay_seconds),
-        disruption_limit=restarts.disruption_limit,
-        manifests=manifests.Settings(
-            images={**_PODS.images, **_images(file, source)},
-            preparation_image=file.preparation_image,
-            image_pull_policy=file.image_pull_policy,
-            gpu_resource=file.gpu_resource,
-            user=file.user,
-            group=file.group,
-            metrics_port=file.metrics_port,
-            scrape_annotations=file.scrape_annotations,
-            network_policy=file.network_policy.enabled,
-            metrics_from=file.network_policy.metrics_from,
-            pod_disruption_budget=file.pod_disruption_budget,
-            safe_to_evict=file.safe_to_evict,
-            shared_memory_size=file.shared_memory_size,
-            scratch_size=file.scratch_size,
-            template_profile=file.template_profile,
-        ),
-    )
-
-
-def _images(file: _File, source: str) -> dict[str, Images]:
-    """Return the images by framework; the file has the names in lower case."""
+    # The file has the names in lower case.
     known = {framework.lower(): framework for framework in _PODS.images}
     unknown = sorted(file.images.keys() - known.keys())
     if unknown:
         raise InvalidConfiguration(
             f"{source}: images.{unknown[0]}: is no framework; write {' or '.join(known)}"
         )
-    return {
+    same = {name: getattr(file, name) for name in vars(_PODS) if name in _File.model_fields}
+    images = {
         known[name]: Images(cpu=images.cpu, gpu=images.gpu) for name, images in file.images.items()
     }
+    of_pods = {
+        **same,
+        "images": {**_PODS.images, **images},
+        "network_policy": file.network_policy.enabled,
+        "metrics_from": file.network_policy.metrics_from,
+    }
+    return ReconcileSettings(
+        restart_delay=timedelta(seconds=restarts.delay_seconds),
+        restart_delay_limit=timedelta(seconds=restarts.delay_limit_seconds),
+        disruption_delay=timedelta(seconds=restarts.disruption_delay_seconds),
+        disruption_limit=restarts.disruption_limit,
+        manifests=replace(_PODS, **of_pods),
+    )

@@ -7,19 +7,19 @@ server refuses it.
 """
 
 import asyncio
+import itertools
 import logging
 import math
 import os
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import kopf
 
-from imagenet_operator.api.job import GROUP, VERSION
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import PAGE
 from imagenet_operator.clusters.kubernetes.login import (
@@ -29,6 +29,25 @@ from imagenet_operator.clusters.kubernetes.login import (
     NoConnection,
 )
 from imagenet_operator.clusters.kubernetes.operator import Operator
+from imagenet_spec.resource.job import GROUP, VERSION
+
+
+class Pauses:
+    """The pauses between the attempts of one request: the given ones, of which the last repeats.
+
+    By default, kopf gives up after a minute, and ends. It counts a denial as an error that passes,
+    so a deleted namespace, with the operator's Role in it, would end the operator of all others.
+    """
+
+    def __init__(self, *seconds: float) -> None:
+        self._seconds = seconds
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain(self._seconds, itertools.repeat(self._seconds[-1]))
+
+
+RETRY_PAUSES: Final = Pauses(1, 1, 2, 3, 5)
+"""After an outage, or a denial, kopf's watch goes on at most 5 s later."""
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
@@ -93,7 +112,7 @@ async def start(
     others = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
         registry=_registry(operator, connection),
-        settings=_settings(),
+        settings=settings(),
         standalone=True,
         clusterwide=not namespaces,
         namespaces=namespaces,
@@ -141,18 +160,17 @@ def _registry(operator: Operator, connection: Connection) -> kopf.OperatorRegist
     return registry
 
 
-def _settings() -> kopf.OperatorSettings:
+def settings() -> kopf.OperatorSettings:
+    """Return how kopf watches."""
     settings = kopf.OperatorSettings()
     settings.persistence.diffbase_storage = NoDiffBase()
     settings.persistence.progress_storage = NoProgress()
-    # No scan for new namespaces or new versions of the resource.
+    # No scan for namespaces and definitions that come and go: docs/decisions/0001-kopf.md.
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.queueing.idle_timeout = 0.1
     settings.queueing.exit_timeout = 0.1
-    # An outage of the API server of five minutes does not end the operator, which goes on at most
-    # 5 s after it. By default, kopf waits for up to 21 s, and gives up after 54 s.
-    settings.networking.error_backoffs = (1, 1, 2, 3, *[5] * 60)
+    settings.networking.error_backoffs = RETRY_PAUSES
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.watching.server_timeout = 180

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection
 from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.operator import NOT_DEFINED, Operator
 from imagenet_operator.configuration import Configuration, read
-from imagenet_operator.errors import ImageNetJobError
+from imagenet_spec.errors import ImageNetJobError
 
 LOGGER = logging.getLogger(__name__)
 
@@ -34,6 +35,10 @@ BAD_CONFIGURATION = 2
 COLLECT_AFTER: Final = 50_000
 """New Python containers between two garbage collections; the default is 700. A page of 30 pods
 has 9,000 containers, which are all in use while it is parsed."""
+
+_RETRY: Final = re.compile(
+    r"Request attempt #(?P<number>\d+).* will retry: (?P<request>.*?) -> (?P<error>.*)"
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -66,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr
     )
     for handler in logging.getLogger().handlers:
-        handler.addFilter(_is_news)
+        handler.addFilter(News())
     try:
         configured = (
             Configuration() if options.configuration is None else read(options.configuration)
@@ -81,11 +86,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_CONFIGURATION
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a record is logged: `_report` says in a sentence what kopf says in two tracebacks."""
-    error = record.exc_info[1] if record.exc_info else None
-    # One of kopf's own errors has the status of the API server's answer.
-    return not (record.name.startswith("kopf.") and getattr(error, "status", None) == NOT_FOUND)
+class News:
+    """Decides which records are logged.
+
+    `_report` says in a sentence what kopf says in two tracebacks. kopf logs each attempt of a
+    request until one succeeds: only the first of equal ones is news.
+    """
+
+    def __init__(self) -> None:
+        self._retried: dict[str, str] = {}
+
+    def __call__(self, record: logging.LogRecord) -> bool:
+        """Whether a record is logged."""
+        if not record.name.startswith("kopf."):
+            return True
+        error = record.exc_info[1] if record.exc_info else None
+        # One of kopf's own errors has the status of the API server's answer.
+        if getattr(error, "status", None) == NOT_FOUND:
+            return False
+        if (retry := _RETRY.match(record.getMessage())) is None:
+            return True
+        is_repeated = self._retried.get(retry["request"]) == retry["error"]
+        self._retried[retry["request"]] = retry["error"]
+        return retry["number"] == "1" or not is_repeated
 
 
 async def run(configured: Configuration, where: Connection, port: int) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from imagenet_operator.configuration import Configuration, InvalidConfiguration, parse, read
 from imagenet_operator.manifests import rendezvous
-from imagenet_operator.reconcile.settings import DEFAULTS
+from imagenet_operator.reconcile.types import DEFAULTS
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.frameworks.descriptor import Images
 

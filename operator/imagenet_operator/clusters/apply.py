@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.interface import Cluster, ClusterError
 from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from imagenet_operator.reconcile.types import Decision, Patch
+from imagenet_spec.resource import ImageNetJob
 
 _CLAIM = "PersistentVolumeClaim"
 
@@ -25,7 +25,6 @@ class Applied:
     """The outcome of a decision that was applied.
 
     Attributes:
-        job: The job with the status that the cluster has stored.
         refused: Why the cluster refused patches that nothing else depends on.
     """
 
@@ -49,7 +48,7 @@ async def apply(cluster: Cluster, job: ImageNetJob, decision: Decision) -> Appli
         ClusterError: The cluster refused an action.
     """
     refused: list[ClusterError] = []
-    for step in _steps(cluster, job, decision, refused):
+    for step in steps_of(cluster, job, decision, refused):
         for failure in await asyncio.gather(*step, return_exceptions=True):
             if failure is not None:
                 raise failure
@@ -57,7 +56,7 @@ async def apply(cluster: Cluster, job: ImageNetJob, decision: Decision) -> Appli
     return Applied(written if writes_status(job, decision) else job, tuple(refused))
 
 
-def _steps(
+def steps_of(
     cluster: Cluster, job: ImageNetJob, decision: Decision, refused: list[ClusterError]
 ) -> Iterator[list[Awaitable[None]]]:
     """Yield the actions of each step.

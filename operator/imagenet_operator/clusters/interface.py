@@ -12,16 +12,16 @@ own kubelet, since a pod is a process of this machine (`local.kubelet`).
 
 from typing import Protocol
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.errors import ImageNetJobError
 from imagenet_operator.reconcile.types import Capacity, Event, Manifest, Patch, Reference
+from imagenet_spec.errors import ImageNetJobError
+from imagenet_spec.resource import ImageNetJob
 
 JobKey = tuple[str, str]
 """Namespace and name of an ImageNetJob: what the work queue holds."""
 
 
 class ClusterError(ImageNetJobError):
-    """A cluster cannot do what a decision asks for."""
+    """A cluster cannot do what it is asked for, or does not answer."""
 
 
 class AlreadyExists(ClusterError):  # noqa: N818 - the API server's reason of the same name

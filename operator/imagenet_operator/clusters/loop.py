@@ -1,21 +1,37 @@
-"""The loop: takes jobs from the work queue and reconciles several of them at a time.
+"""The loop and its work queue: which job is reconciled next, several of them at a time.
 
 Both clusters enqueue jobs here when something has changed. Kubernetes reconciles many jobs
 (`kubernetes.reconciler`), a local run one (`local.runner`).
+
+The queue has controller-runtime's semantics. A key is never worked on twice at once. Adding a key
+that waits changes nothing; adding one that is being worked on adds it again when that work is done.
+Failures back off, per key. Keys of low priority come after all others: jobs that were only listed,
+as at the operator's start, and jobs with debounced events alone. The queue neither waits nor reads
+a clock, so that every order of events can be tested; the loop does.
 """
 
 import asyncio
+import heapq
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from imagenet_operator.clusters.interface import AlreadyExists, ClusterError, Conflict, JobKey
-from imagenet_operator.clusters.queue import WorkQueue
 
 LOGGER = logging.getLogger(__name__)
+
+Key = TypeVar("Key")
+
+FIRST_DELAY = 0.1
+"""Seconds before the first retry; doubled with each further one."""
+
+LONGEST_DELAY = 60.0
+"""The longest wait between two retries, in seconds."""
 
 MAX_CONCURRENT_RECONCILES: Final = 16
 """Jobs that are reconciled at a time."""
@@ -39,17 +55,104 @@ Thousands of creates of 10 s each, as with a dead webhook, are no hang: a restar
 would interrupt them again and again."""
 
 
+@dataclass
+class WorkQueue(Generic[Key]):
+    """Keys to work on, now or later."""
+
+    _urgent: deque[Key] = field(default_factory=deque)
+    _low_priority: deque[Key] = field(default_factory=deque)
+    _waiting: dict[Key, bool] = field(default_factory=dict)
+    _working: set[Key] = field(default_factory=set)
+    _due: dict[Key, float] = field(default_factory=dict)
+    _timers: list[tuple[float, int, Key]] = field(default_factory=list)
+    _failures: dict[Key, int] = field(default_factory=dict)
+    _count: int = 0
+
+    def __len__(self) -> int:
+        """How many keys wait to be worked on now; those that are due later do not count."""
+        return len(self._waiting)
+
+    def add(self, key: Key, *, low_priority: bool = False) -> None:
+        """Add a key."""
+        if key in self._waiting:
+            if low_priority or not self._waiting[key]:
+                return
+        elif key in self._working:
+            self._waiting[key] = False
+            return
+        self._waiting[key] = low_priority
+        if key not in self._working:
+            (self._low_priority if low_priority else self._urgent).append(key)
+
+    def add_at(self, key: Key, due: float) -> None:
+        """Add a key at a time; the earliest of several times counts."""
+        if key in self._due and self._due[key] <= due:
+            return
+        self._due[key] = due
+        self._count += 1
+        heapq.heappush(self._timers, (due, self._count, key))
+
+    def get(self, now: float, *, low_priority: bool = True) -> Key | None:
+        """Return the next key and mark it as being worked on; None if there is none.
+
+        This drops every other entry of the key, also one for later.
+        """
+        while (due := self.next_due()) is not None and due <= now:
+            _, _, timed = heapq.heappop(self._timers)
+            del self._due[timed]
+            self.add(timed)
+        for line in (self._urgent, self._low_priority) if low_priority else (self._urgent,):
+            while line:
+                key = line.popleft()
+                if key in self._waiting and key not in self._working:
+                    del self._waiting[key]
+                    self._due.pop(key, None)
+                    self._working.add(key)
+                    return key
+        return None
+
+    def done(self, key: Key) -> None:
+        """Mark the work on a key as ended, successful or not."""
+        self._working.discard(key)
+        if key in self._waiting:
+            self._urgent.append(key)
+
+    def succeeded(self, key: Key) -> None:
+        """Forget the failures of a key."""
+        self._failures.pop(key, None)
+
+    def failed(self, key: Key, now: float) -> float:
+        """Add a key again after a wait that grows with each failure in a row.
+
+        Returns:
+            The wait in seconds.
+        """
+        count = self._failures.get(key, 0)
+        self._failures[key] = count + 1
+        delay: float = min(FIRST_DELAY * 2.0 ** min(count, 32), LONGEST_DELAY)
+        self.add_at(key, now + delay)
+        return delay
+
+    def forget(self, key: Key) -> None:
+        """Drop the later entry of a key and its failures: its job is gone."""
+        self._due.pop(key, None)
+        self._failures.pop(key, None)
+
+    def next_due(self) -> float | None:
+        """Return when the next delayed key is due; None if there is none."""
+        while self._timers:
+            due, _, key = self._timers[0]
+            if self._due.get(key) == due:
+                return due
+            heapq.heappop(self._timers)
+        return None
+
+
 class Loop:
     """Works the queue off, while `run` runs.
 
-    Args:
-        reconcile: Reconciles a job; returns when to do so again, None for never.
-        measure: Called after each reconcile with its result (success, again or error) and its
-            duration in seconds.
-
-    Attributes:
-        queue: The jobs to reconcile.
-        debounce_seconds: How long a debounced job waits.
+    `reconcile` returns when to reconcile the job again, None for never. `measure` gets the result
+    (success, again or error) and the seconds of each reconcile.
     """
 
     def __init__(
@@ -68,12 +171,7 @@ class Loop:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def enqueue(self, key: JobKey, low_priority: bool = False) -> None:
-        """Reconcile a job soon.
-
-        Args:
-            key: The job.
-            low_priority: Whether others go before it.
-        """
+        """Reconcile a job soon."""
         self.queue.add(key, low_priority=low_priority)
         self._changed.set()
 
@@ -118,23 +216,17 @@ class Loop:
         try:
             while True:
                 self._changed.clear()
-                self._start()
+                while len(self._began) < MAX_CONCURRENT_RECONCILES and (key := self._next()):
+                    self._end_debounce(key)
+                    self._began[key] = time.monotonic()
+                    task = asyncio.create_task(self._work(key), name=f"reconcile {'/'.join(key)}")
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
                 await self._wait()
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _start(self) -> None:
-        while len(self._began) < MAX_CONCURRENT_RECONCILES:
-            key = self._next()
-            if key is None:
-                return
-            self._end_debounce(key)
-            self._began[key] = time.monotonic()
-            task = asyncio.create_task(self._work(key), name=f"reconcile {'/'.join(key)}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
 
     def _next(self) -> JobKey | None:
         now = time.monotonic()

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from imagenet_operator.api import Manifest, figures
 from imagenet_operator.clusters import untrusted_http
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.untrusted_http import BadAnswer, LimitExceeded
@@ -29,6 +28,7 @@ from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.policies import data_wait, reading, stragglers
 from imagenet_operator.reconcile.sample import METRICS, Asked, Sample, sample_of
 from imagenet_operator.reconcile.scrape import Scrape, ScrapeReader
+from imagenet_spec.resource import Manifest, figures
 
 MAX_CONNECTIONS: Final = 32
 """Members that are scraped at a time."""
@@ -45,8 +45,6 @@ class Target:
     """A member that serves metrics.
 
     Attributes:
-        host: Its address.
-        port: The port of its metrics.
         asked: Its role and attempt, which are known even if it does not answer.
     """
 
@@ -61,7 +59,6 @@ class Scrapes:
 
     Attributes:
         heard: Pod name → its scrape, of those with a valid answer.
-        silent: The pods without one.
         left_out: Pod name → the limit that it exceeded.
         seconds: How long reading the answers took.
     """
@@ -75,9 +72,7 @@ class Scrapes:
 async def scrape(members: Mapping[str, Target], timeout: float) -> Scrapes:
     """Scrape all members of a job, in an order that differs each time.
 
-    Args:
-        members: Pod name → where it serves its metrics.
-        timeout: Seconds that one member may take.
+    A member may take `timeout` seconds.
     """
     found = Scrapes()
     order = list(members.items())
@@ -93,30 +88,30 @@ async def scrape(members: Mapping[str, Target], timeout: float) -> Scrapes:
     return found
 
 
-async def _work(turns: Iterator[tuple[str, Target]], timeout: float, found: Scrapes) -> None:
+async def _work(turns: Iterator[tuple[str, Target]], timeout: float, scrapes: Scrapes) -> None:
     """Scrape one member after the other."""
     for pod, target in turns:
         try:
             async with asyncio.timeout(timeout):
-                heard = await _scrape(target, found)
+                heard = await _scrape(target, scrapes)
         except LimitExceeded as error:
-            found.left_out[pod] = str(error)
+            scrapes.left_out[pod] = str(error)
             continue
         except (BadAnswer, TimeoutError):
             heard = None
         if heard is None:
-            found.silent.add(pod)
+            scrapes.silent.add(pod)
         else:
-            found.heard[pod] = heard
+            scrapes.heard[pod] = heard
 
 
-async def _scrape(target: Target, found: Scrapes) -> Scrape | None:
+async def _scrape(target: Target, scrapes: Scrapes) -> Scrape | None:
     reader = ScrapeReader(METRICS)
 
     def feed(piece: bytes) -> None:
         began = time.monotonic()
         reader.feed(piece)
-        found.seconds += time.monotonic() - began
+        scrapes.seconds += time.monotonic() - began
 
     await untrusted_http.get(target.host, target.port, "/metrics", feed)
     return reader.scrape()
@@ -130,7 +125,6 @@ class LeftOut:
     """Members that are left out.
 
     Attributes:
-        limits: The limits that they exceed.
         named: Pod name → the limit that it exceeds, of those in the sentence.
         sentence: All of it in words; empty if no member is left out.
     """
@@ -139,31 +133,27 @@ class LeftOut:
     named: Mapping[str, str] = field(default_factory=dict)
     sentence: str = ""
 
-    def updated(self, found: Mapping[str, str], members: Collection[str]) -> LeftOut:
-        """Return what is said after another sample: the same, as long as it is true and complete.
-
-        Args:
-            found: Pod name → the limit that it exceeds, of all that are left out.
-            members: The names of the pods that were sampled.
-        """
-        limits = frozenset(found.values())
+    def updated(self, left_out: Mapping[str, str], members: Collection[str]) -> LeftOut:
+        """Return the next statement: the same, as long as it is true and complete."""
+        limits = frozenset(left_out.values())
         is_true = limits == self.limits and all(
-            pod in (members if limit == NO_TIME else found) for pod, limit in self.named.items()
+            pod in (members if limit == NO_TIME else left_out) for pod, limit in self.named.items()
         )
         own = {pod: limit for pod, limit in self.named.items() if limit != NO_TIME}
         lacks_none = len(own) == _MOST_NAMES or all(
-            pod in own for pod, limit in found.items() if limit != NO_TIME
+            pod in own for pod, limit in left_out.items() if limit != NO_TIME
         )
         if is_true and lacks_none:
             return self
         known = {
-            pod: own.get(pod, limit) if limit == NO_TIME else limit for pod, limit in found.items()
+            pod: own.get(pod, limit) if limit == NO_TIME else limit
+            for pod, limit in left_out.items()
         }
-        # Members that exceed a limit of their own first: they explain why others have no time.
+        # Members that exceed their own limit first: they explain why others have no time.
         order = sorted(known, key=lambda pod: (known[pod] == NO_TIME, pod))
         named = {pod: known[pod] for pod in order[:_MOST_NAMES]}
         sentence = ", ".join(f"{pod} ({limit})" for pod, limit in named.items())
-        others = len(found) - len(named)
+        others = len(left_out) - len(named)
         return LeftOut(limits, named, f"{sentence} and {others} more" if others else sentence)
 
 
@@ -190,12 +180,9 @@ class Members(Protocol):
 class Sampler:
     """Keeps the newest sample of each running job, while `run` runs.
 
-    Args:
-        members: The pods to sample.
-        interval: The least seconds between two samples of a job.
-        timeout: Seconds that one member may take to answer.
-        announce: Called with a job after a new sample.
-        only_visible: Whether only samples that change the status visibly are announced.
+    `interval` is the least time between two samples of a job, and a member may take `timeout` to
+    answer, both in seconds. With `only_visible`, a sample is announced only if it changes the
+    status visibly.
     """
 
     def __init__(
@@ -234,19 +221,15 @@ class Sampler:
             keys = self._members.jobs_with_pods()
             random.shuffle(keys)
             for key in keys:
-                spent = await self._sample_safely(key)
+                try:
+                    spent = await self._sample(key)
+                except Exception:  # a bad answer of one member must not stop the sampler
+                    LOGGER.exception("%s/%s: cannot be sampled", *key)
+                    spent = 0.0
                 pause = self._interval / (len(keys) + 1) / 2
                 await asyncio.sleep(max(spent / _MAX_SHARE, pause))
             rest = self._interval - (time.monotonic() - began)
             await asyncio.sleep(max(rest, 0.1) * random.uniform(1, 1.1))
-
-    async def _sample_safely(self, key: JobKey) -> float:
-        """Take a sample; a bad answer of one member must not stop the sampler."""
-        try:
-            return await self._sample(key)
-        except Exception:
-            LOGGER.exception("%s/%s: cannot be sampled", *key)
-            return 0.0
 
     async def _sample(self, key: JobKey) -> float:
         """Take a sample of a job, and return the seconds that reading it took."""

@@ -1,9 +1,9 @@
-"""One HTTP GET of a server that is not trusted.
+"""One HTTP GET of a server that is not trusted, without an HTTP library.
 
-Clients of libraries follow what a server sends: compressed content, any number of announcements
-(100 Continue) or of chunks of one byte, all of it read in one turn of the event loop. Here an
-answer has one head and a limited length, the framing included, and other tasks have their turn
-after each piece of it.
+A library follows what a server sends: compressed content, any number of announcements (100
+Continue) or of chunks of one byte, all of it read in one turn of the event loop. Here an answer has
+one head and a limited length, the framing included, and other tasks have their turn after each
+piece of it.
 """
 
 from __future__ import annotations
@@ -46,11 +46,7 @@ class BadAnswer(Exception):  # noqa: N818 - named for what the server sent
 async def get(host: str, port: int, path: str, feed: Callable[[bytes], None]) -> None:
     """Get a page; the caller limits the time.
 
-    Args:
-        host: An IP address.
-        port: The port.
-        path: Of the page.
-        feed: Called with each piece of its content.
+    `feed` is called with each piece of the content.
 
     Raises:
         LimitExceeded: The content is too long or compressed, or the page is redirected.
@@ -61,7 +57,16 @@ async def get(host: str, port: int, path: str, feed: Callable[[bytes], None]) ->
     except OSError as error:
         raise BadAnswer(str(error)) from error
     try:
-        writer.write(_request(host, port, path))
+        shown = f"[{host}]" if ":" in host else host
+        lines = (
+            f"GET {path} HTTP/1.1",
+            f"Host: {shown}:{port}",
+            "Accept: text/plain",
+            "Accept-Encoding: identity",
+            "User-Agent: imagenet-operator",
+            "Connection: close",
+        )
+        writer.write("".join(f"{line}\r\n" for line in (*lines, "")).encode())
         await _read(reader, feed)
     except (OSError, EOFError, asyncio.LimitOverrunError) as error:
         raise BadAnswer(str(error)) from error
@@ -69,21 +74,14 @@ async def get(host: str, port: int, path: str, feed: Callable[[bytes], None]) ->
         writer.transport.abort()
 
 
-def _request(host: str, port: int, path: str) -> bytes:
-    shown = f"[{host}]" if ":" in host else host
-    lines = (
-        f"GET {path} HTTP/1.1",
-        f"Host: {shown}:{port}",
-        "Accept: text/plain",
-        "Accept-Encoding: identity",
-        "User-Agent: imagenet-operator",
-        "Connection: close",
-    )
-    return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
-
-
 async def _read(reader: asyncio.StreamReader, feed: Callable[[bytes], None]) -> None:
-    status, headers = _head(await reader.readuntil(b"\r\n\r\n"))
+    head = await reader.readuntil(b"\r\n\r\n")
+    first, *lines = head[:-4].split(b"\r\n")
+    found = _STATUS.fullmatch(first)
+    if found is None:
+        raise BadAnswer("the answer does not begin with a status")
+    status, fields = int(found[1]), (line.partition(b":") for line in lines)
+    headers = {name.strip().lower(): value.strip() for name, _, value in fields}
     if 300 <= status < 400:
         raise LimitExceeded(REDIRECTED)
     if status != _OK:
@@ -98,16 +96,6 @@ async def _read(reader: asyncio.StreamReader, feed: Callable[[bytes], None]) -> 
                 raise LimitExceeded(TOO_LONG)
             feed(piece)
             await asyncio.sleep(0)
-
-
-def _head(text: bytes) -> tuple[int, dict[bytes, bytes]]:
-    """Return the status and the headers, with names in lower case."""
-    first, *lines = text[:-4].split(b"\r\n")
-    status = _STATUS.fullmatch(first)
-    if status is None:
-        raise BadAnswer("the answer does not begin with a status")
-    headers = (line.partition(b":") for line in lines)
-    return int(status[1]), {name.strip().lower(): value.strip() for name, _, value in headers}
 
 
 async def _pieces(

@@ -1,7 +1,7 @@
-"""The arguments of a worker: options of `imagenet-train` from the resource's fields.
+"""The arguments of the pods' programs: options from the resource's fields.
 
-Each option declares its field (`imagenet_spec.program.train`). What differs from the program's
-default is written. Strategies add the values of their own options, such as the kvstore.
+Each option declares its field (`imagenet_spec.program`). What differs from the program's default is
+written. Builders add the values of options that follow from several fields.
 """
 
 from __future__ import annotations
@@ -9,15 +9,32 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, extra_arguments, quantities
-from imagenet_operator.api.augmentation import Augmentation
 from imagenet_spec.frameworks import FRAMEWORKS
-from imagenet_spec.names import IMAGENET_CACHE, IMAGENET_DATASET, IMAGENET_OUTPUT, IMAGENET_RESULTS
-from imagenet_spec.program.option import written
+from imagenet_spec.names import IMAGENET_CACHE, IMAGENET_DATASET, IMAGENET_RESULTS
+from imagenet_spec.program.option import Program, written
 from imagenet_spec.program.presets import PRESETS
-from imagenet_spec.program.train import OPTIONS
+from imagenet_spec.program.train import OPTIONS, TRAIN
+from imagenet_spec.resource import ImageNetJob, extra_arguments, quantities
+from imagenet_spec.resource.augmentation import Augmentation
+from imagenet_spec.resource.base import Model
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def of_program(
+    job: ImageNetJob, program: Program, values: Mapping[str, Any] = _NOTHING
+) -> tuple[str, ...]:
+    """Return the arguments of a program.
+
+    Args:
+        job: The job.
+        program: With its options.
+        values: The values of options that no single field has, by name.
+    """
+    return tuple(written(program.options, {**_of_fields(job, program), **values}))
 
 
 def of_worker(job: ImageNetJob, options: Mapping[str, Any], slots: int = 1) -> tuple[str, ...]:
@@ -29,19 +46,17 @@ def of_worker(job: ImageNetJob, options: Mapping[str, Any], slots: int = 1) -> t
         slots: The number of processes of a worker. They share its GPUs and its part of `batchSize`.
     """
     training = job.spec.training
-    model, start = training.model, training.checkpoint.init_from
     values = {
-        **_of_fields(job),
+        **_of_fields(job, TRAIN),
         **_of_dataset(job, slots),
         "output": f"$({IMAGENET_RESULTS})",
-        "image_sizes": [f"{one.epoch}:{one.size}" for one in model.image_sizes or ()],
-        "pretrained": model.pretrained and f"$({IMAGENET_OUTPUT})/{model.pretrained}",
+        "image_sizes": [f"{one.epoch}:{one.size}" for one in training.model.image_sizes or ()],
         "dtype": training.precision,
         "batch_size": training.batch_size // (training.workers.replicas * slots),
         # A process numbers its GPUs from 0.
         "gpus": tuple(range(training.workers.gpus // slots)),
-        "init_from": start and f"$({IMAGENET_OUTPUT})/{start}",
         "load_epoch": None,
+        **_of_start(job),
         "join_timeout": None,
         **of_strategy(job),
         **options,
@@ -63,16 +78,45 @@ def of_strategy(job: ImageNetJob) -> dict[str, Any]:
     return {"framework": training.framework, **strategy.options}
 
 
-def _of_fields(job: ImageNetJob) -> dict[str, Any]:
+def _of_fields(job: ImageNetJob, program: Program) -> dict[str, Any]:
     """Return the values of the fields that options have as they are."""
     found: dict[str, Any] = {}
-    for item in OPTIONS:
-        value: Any = job.spec
-        for name in re.sub("([A-Z])", r"_\1", item.field).lower().split("."):
-            value = getattr(value, name, None)
-        if isinstance(value, (bool, int, float, str, tuple)):
-            found[item.name] = value
+    for item in program.options:
+        value = _at(job.spec, item.field)
+        is_elsewhere = item.section and _at(job.spec, item.section) is None
+        if value is None or is_elsewhere or isinstance(value, Model):
+            continue
+        values = [
+            one.model_dump(mode="json", by_alias=True, exclude_none=True)
+            if isinstance(one, Model)
+            else f"$({item.below})/{one}"
+            if item.below
+            else one
+            for one in (value if isinstance(value, tuple) else (value,))
+        ]
+        found[item.name] = values if isinstance(value, tuple) else values[0]
     return found
+
+
+def _at(spec: Any, field: str) -> Any:
+    """Return what a spec has at the path of a field; None if it is absent."""
+    value = spec
+    for name in re.sub("([A-Z])", r"_\1", field).lower().split("."):
+        value = value.fields if name == "*" else getattr(value, name, None)
+    return value
+
+
+def _of_start(job: ImageNetJob) -> dict[str, Any]:
+    """Return the values of the options for the uploaded results from which training starts."""
+    start = job.spec.training.start
+    if start is None:
+        return {}
+    is_model = job.spec.training.model.pretrained_remote is not None
+    return {
+        "pretrained_url" if is_model else "init_from_url": start.url,
+        "start_endpoint": start.endpoint,
+        "start_region": start.region,
+    }
 
 
 def _of_dataset(job: ImageNetJob, slots: int) -> dict[str, Any]:

@@ -12,18 +12,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, elastic_workers, queue
-from imagenet_operator.api.base import Manifest, copied
-from imagenet_operator.api.strategies import STRATEGIES
 from imagenet_operator.manifests import labels, names, pod, protection, strategies
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
 from imagenet_operator.manifests.strategies import Replicas
 from imagenet_spec.names import IMAGENET_ATTEMPT, IMAGENET_SPEC_HASH
+from imagenet_spec.resource import ImageNetJob, elastic_workers, queue
+from imagenet_spec.resource.base import Manifest, copied
+from imagenet_spec.resource.strategies import STRATEGIES
 
 # Fields that do not change what a job computes. Workers, templates and the batch size may change
 # while a job is suspended, and it then resumes from its checkpoints.
 _ELSEWHERE = frozenset(
     {
+        "dataset.license",
         "dataset.preprocessing.parallelism",
         "dataset.preprocessing.template",
         "dataset.publish",
@@ -36,6 +37,7 @@ _ELSEWHERE = frozenset(
         "training.image",
         "training.imagePullSecrets",
         "training.output",
+        "training.tracking",
         "training.workers",
         *(
             f"training.strategy.{kind}.{field}"
@@ -51,18 +53,18 @@ def build(
 ) -> list[Manifest]:
     """Return the manifests of one attempt: shared objects, then pods by role and index.
 
-    Args:
-        job: A job whose source is prepared, or whose status has the dataset's key.
-        attempt: The N of ``NAME-rN``, from 0.
-        settings: The operator's configuration.
-        workers: The number of workers; by default the largest that the job may have.
+    The job's source is prepared, or its status has the dataset's key. Attempts count from 0.
+    Without `workers` their number is the largest that the job may have.
 
     Raises:
         InvalidTemplate: A template is invalid, or sets a field that the operator owns.
     """
     if workers is None:
         workers = elastic_workers.worker_counts(job.spec.training)[-1]
-    job = _sized(job, workers)
+    training = job.spec.training
+    changed = training.workers.model_copy(update={"replicas": workers})
+    resized = training.model_copy(update={"workers": changed})
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"training": resized})})
     roles = strategies.of_job(job).members(job, attempt, settings)
     pods = [pod for role in roles for pod in _pods(job, attempt, role, settings)]
     if queued := queue.labels_of(job.metadata.labels):
@@ -77,25 +79,10 @@ def build(
     return [*shared(job, attempt, len(pods), settings), *pods]
 
 
-def _sized(job: ImageNetJob, workers: int) -> ImageNetJob:
-    """Return a job with another number of workers."""
-    training = job.spec.training
-    changed = training.workers.model_copy(update={"replicas": workers})
-    resized = training.model_copy(update={"workers": changed})
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"training": resized})})
-
-
 def shared(
     job: ImageNetJob, attempt: int, members: int, settings: Settings = DEFAULTS
 ) -> list[Manifest]:
-    """Return the objects that the pods of an attempt share: a Service, and their protection.
-
-    Args:
-        job: The job.
-        attempt: The N of ``NAME-rN``.
-        members: The number of pods of the attempt.
-        settings: The operator's configuration.
-    """
+    """Return the objects that the pods of an attempt share: a Service, and their protection."""
     return [_service(job, attempt), *protection.of_attempt(job, attempt, members, settings)]
 
 
@@ -134,6 +121,8 @@ def _pods(
         pod_name = names.member(name, attempt, role, index)
         copy["spec"]["hostname"] = pod_name
         copy["metadata"]["labels"] |= labels.of_replica(index)
+        if index and replicas.program.tracking is not None:
+            pod.without_tracking(copy["spec"])
         for variable in copy["spec"]["containers"][0]["env"]:
             if variable["name"] in environment:
                 variable["value"] = environment[variable["name"]]
@@ -151,7 +140,6 @@ def _pods(
 
 
 def _template(job: ImageNetJob, attempt: int, replicas: Replicas, settings: Settings) -> Manifest:
-    """Return the pod template of a role, with the variables of its first pod."""
     program, name = replicas.program, job.metadata.name
     program = replace(
         program,

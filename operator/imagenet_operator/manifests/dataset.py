@@ -1,39 +1,52 @@
-"""Preparation: the Jobs that fetch and index the source, pack its shards and seal the dataset.
+"""The Jobs that prepare a dataset, and those that upload it and the model.
 
 `decide` creates them one after the other: what `index` returned (the dataset's key and how many
 shards it has) is part of the manifests of `pack` and `seal`. A `prepared` source without a volume
-has none of them, unless `verify` asks for its checksums: `seal` compares them.
+has none of them, unless `verify` asks for its checksums: `seal` compares them. `publish` uploads
+the dataset beside training, and `upload` the results after it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, queue
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.dataset_status import DatasetStatus
-from imagenet_operator.api.fields import SPLIT_DEFAULT
-from imagenet_operator.manifests import labels, names, pod, volumes
+from imagenet_operator.manifests import arguments, labels, names, pod, volumes
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
-from imagenet_spec.names import EXIT_PERMANENT, EXIT_USAGE, IMAGENET_DATA
+from imagenet_spec.names import (
+    EXIT_PERMANENT,
+    EXIT_USAGE,
+    IMAGENET_DATA,
+    IMAGENET_SOURCE,
+    attempt_folder,
+)
+from imagenet_spec.program import programs
+from imagenet_spec.resource import ImageNetJob, queue
+from imagenet_spec.resource.base import Manifest
+from imagenet_spec.resource.dataset_status import DatasetStatus
+from imagenet_spec.resource.fields import SPLIT_DEFAULT
 
 FETCH = "fetch"
 INDEX = "index"
 PACK = "pack"
 SEAL = "seal"
 PUBLISH = "publish"
+UPLOAD = "upload"
+
+_PROGRAMS = {
+    FETCH: programs.FETCH,
+    INDEX: programs.INDEX,
+    PACK: programs.PACK,
+    SEAL: programs.SEAL,
+    PUBLISH: programs.PUBLISH,
+    UPLOAD: programs.PUBLISH,
+}
+_DATA = f"$({IMAGENET_DATA})"
 
 
 def fetch_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
     """Return the Job that stores the files of a server in a cache; only it has the Secret."""
-    spec = job.spec.dataset
-    source = spec.source.fields
-    arguments = [
-        *source.reading_arguments(spec.validation),
-        *source.index_arguments(spec.validation),
-        *source.fetch_arguments,
-    ]
-    return _preparation_job(job, FETCH, arguments, settings)
+    return _preparation_job(job, FETCH, _cache(job), settings)
 
 
 def index_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
@@ -41,7 +54,17 @@ def index_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
 
     Its pod's termination message is the dataset's status as JSON.
     """
-    return _preparation_job(job, INDEX, _index_arguments(job), settings)
+    words = job.spec.dataset.preprocessing.class_words or {}
+    values = {
+        **_cache(job),
+        "data": _DATA,
+        "default_validation_per_class": (
+            SPLIT_DEFAULT if job.spec.dataset.validation is None else None
+        ),
+        # $$ is a $ that Kubernetes does not expand.
+        "class_word": [f"{name}={text}".replace("$", "$$") for name, text in words.items()],
+    }
+    return _preparation_job(job, INDEX, values, settings)
 
 
 def pack_job(job: ImageNetJob, dataset: DatasetStatus, settings: Settings = DEFAULTS) -> Manifest:
@@ -50,10 +73,9 @@ def pack_job(job: ImageNetJob, dataset: DatasetStatus, settings: Settings = DEFA
     Each shard has its own retries, and none may be given up. The limit for all of them together
     ends a Job whose shards all fail before each has used up its retries.
     """
-    spec = job.spec.dataset
-    parallelism = min(spec.preprocessing.parallelism, dataset.shards)
-    arguments = [*_location(dataset), *spec.source.fields.reading_arguments(spec.validation)]
-    built = _preparation_job(job, PACK, arguments, settings, parallelism)
+    parallelism = min(job.spec.dataset.preprocessing.parallelism, dataset.shards)
+    values = {**_cache(job), "data": _DATA, "key": dataset.key}
+    built = _preparation_job(job, PACK, values, settings, parallelism)
     built["spec"] |= {
         "completionMode": "Indexed",
         "completions": dataset.shards,
@@ -69,14 +91,14 @@ def seal_job(job: ImageNetJob, dataset: DatasetStatus, settings: Settings = DEFA
 
     For a dataset that was sealed before, it reads all checksums again.
     """
-    verify = ["--verify"] if dataset.sealed else []
-    return _preparation_job(job, SEAL, [*_location(dataset), *verify], settings)
+    values = {"data": _DATA, "key": dataset.key, "verify": dataset.sealed}
+    return _preparation_job(job, SEAL, values, settings)
 
 
 def verify_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
     """Return the Job that reads all checksums of a prepared dataset again; it writes nothing."""
-    arguments = ["--dataset", volumes.dataset_path(job), "--verify"]
-    return _preparation_job(job, SEAL, arguments, settings)
+    values = {"dataset": volumes.dataset_path(job), "verify": True}
+    return _preparation_job(job, SEAL, values, settings)
 
 
 def publish_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
@@ -85,55 +107,41 @@ def publish_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
     The job must have a dataset, and `spec.dataset.publish`.
     """
     assert job.spec.dataset.publish is not None and job.spec.dataset.publish.s3 is not None
-    folder = job.spec.dataset.publish.s3
-    arguments = ["--dataset", volumes.dataset_path(job), "--to", folder.url]
-    arguments += folder.api_arguments("--endpoint", "--region")
-    return _preparation_job(job, PUBLISH, arguments, settings)
+    values = {"dataset": volumes.dataset_path(job), "to": job.spec.dataset.publish.s3.url}
+    return _preparation_job(job, PUBLISH, values, settings)
 
 
-def _index_arguments(job: ImageNetJob) -> list[str]:
-    spec = job.spec.dataset
-    source, validation, preprocessing = spec.source.fields, spec.validation, spec.preprocessing
-    resize = [] if preprocessing.resize is None else ["--resize", str(preprocessing.resize)]
-    if validation is None:
-        drawn = ["--default-validation-per-class", str(SPLIT_DEFAULT)]
-    elif validation.split is None:
-        drawn = []
-    else:
-        drawn = ["--validation-per-class", str(validation.split.images_per_class)]
-    expected, words = preprocessing.expected_classes, preprocessing.class_words or {}
-    return [
-        *source.reading_arguments(validation),
-        *source.index_arguments(validation),
-        *spec.source.layout_arguments,
-        *drawn,
-        *("--data", f"$({IMAGENET_DATA})"),
-        *("--format", preprocessing.format),
-        *resize,
-        *("--quality", str(preprocessing.quality)),
-        *("--shards", str(preprocessing.shards)),
-        *("--min-images-per-class", str(preprocessing.min_images_per_class)),
-        *([] if expected is None else ["--expected-classes", str(expected)]),
-        # $$ is a $ that Kubernetes does not expand.
-        *(f"--class-word={name}={text}".replace("$", "$$") for name, text in words.items()),
-        *("--seed", str(preprocessing.seed)),
-        *("--max-skipped-fraction", str(preprocessing.max_skipped_fraction)),
-    ]
+def upload_job(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> Manifest:
+    """Return the Job that uploads the model of an attempt; it only reads the volume.
+
+    The job must have `spec.training.output.upload`.
+    """
+    folder = job.spec.training.upload
+    assert folder is not None
+    values = {
+        "model": f"{volumes.results_path(job)}/{attempt_folder(attempt)}",
+        "to": f"s3://{folder.bucket}/{volumes.upload_folder(job)}",
+        "endpoint": folder.endpoint,
+        "region": folder.region,
+    }
+    return _preparation_job(job, UPLOAD, values, settings)
 
 
-def _location(dataset: DatasetStatus) -> list[str]:
-    return ["--data", f"$({IMAGENET_DATA})", "--key", dataset.key]
+def _cache(job: ImageNetJob) -> dict[str, Any]:
+    """Return the cache of fetch, index and pack."""
+    is_fetched = job.spec.dataset.source.fields.is_fetched
+    return {"cache": f"$({IMAGENET_SOURCE})"} if is_fetched else {}
 
 
 def _preparation_job(
     job: ImageNetJob,
     role: str,
-    arguments: list[str],
+    values: Mapping[str, Any],
     settings: Settings,
     parallelism: int = 1,
 ) -> Manifest:
     name = job.metadata.name
-    program = _program(job, role, arguments, settings, parallelism)
+    program = _program(job, role, values, settings, parallelism)
     spec: dict[str, Any] = {
         "parallelism": parallelism,
         "completions": 1,
@@ -161,18 +169,18 @@ def _preparation_job(
 
 
 def _program(
-    job: ImageNetJob, role: str, arguments: list[str], settings: Settings, parallelism: int
+    job: ImageNetJob,
+    role: str,
+    values: Mapping[str, Any],
+    settings: Settings,
+    parallelism: int,
 ) -> pod.Program:
-    # Seal and publish read nothing but the dataset, and fetch does not know it.
-    source = None if role in (SEAL, PUBLISH) else volumes.source(job, read_only=role != FETCH)
-    is_only_read = job.spec.dataset.is_sealed or role == PUBLISH
-    data = None if role == FETCH else volumes.data(job, read_only=is_only_read)
-    mounts = tuple(mount for mount in (source, data) if mount is not None)
+    mounts = _mounts(job, role)
     shares_node = volumes.must_share_node(job, mounts, parallelism)
     return pod.Program(
         role=role,
-        command=f"imagenet-{role}",
-        arguments=tuple(arguments),
+        command=_PROGRAMS[role].name,
+        arguments=arguments.of_program(job, _PROGRAMS[role], values),
         image=settings.preparation_image,
         grace_period_seconds=settings.grace_period_seconds,
         environment=pod.of_one_node(parallelism, shares_node, settings),
@@ -184,9 +192,22 @@ def _program(
     )
 
 
+def _mounts(job: ImageNetJob, role: str) -> tuple[volumes.Mount, ...]:
+    if role == UPLOAD:
+        return (volumes.results(job),)
+    # Seal and publish read nothing but the dataset, and fetch does not know it.
+    source = None if role in (SEAL, PUBLISH) else volumes.source(job, read_only=role != FETCH)
+    is_only_read = job.spec.dataset.is_sealed or role == PUBLISH
+    data = None if role == FETCH else volumes.data(job, read_only=is_only_read)
+    return tuple(mount for mount in (source, data) if mount is not None)
+
+
 def _secret(job: ImageNetJob, role: str) -> str | None:
     """Return the Secret by which a program reads the source, or writes the bucket."""
     images, publish = job.spec.dataset.source.fields, job.spec.dataset.publish
+    if role == UPLOAD:
+        upload = job.spec.training.upload
+        return None if upload is None else upload.secret_name
     if role == PUBLISH:
         return None if publish is None or publish.s3 is None else publish.s3.secret_name
     connects = role == FETCH if images.is_fetched else role != SEAL

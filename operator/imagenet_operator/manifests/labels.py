@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.base import Manifest
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.base import Manifest
 
 JOB_NAME = "training.imagenet.dev/job-name"
 JOB_ROLE = "training.imagenet.dev/job-role"

@@ -1,6 +1,6 @@
 """The deterministic names of a job's children: a repeated reconcile creates nothing twice.
 
-The builders and `reconcile` use them. They limit the length of a job's own name (`api.fields`).
+The builders and `reconcile` use them. They limit the length of a job's own name (`fields`).
 Each name is checked here too, because the API server would reject a wrong one only after the status
 has recorded it.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from imagenet_operator.api.fields import DNS_LABEL, LABEL_MAXIMUM
 from imagenet_spec import names as shared
+from imagenet_spec.resource.fields import DNS_LABEL, LABEL_MAXIMUM
 
 CONTAINER = "main"
 """The container of a pod's program, which is always the first."""

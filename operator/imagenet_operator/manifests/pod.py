@@ -16,11 +16,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, quantities
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.fields import INT32_MAXIMUM
-from imagenet_operator.api.templates.own_program import OwnProgram
-from imagenet_operator.api.training import Cache
 from imagenet_operator.manifests import labels, names, template
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import Mount
@@ -34,13 +29,23 @@ from imagenet_spec.names import (
     IMAGENET_PODS_ON_NODE,
     IMAGENET_ROLE,
     IMAGENET_SCRATCH,
+    IMAGENET_START_CREDENTIALS,
     IMAGENET_TERMINATION_LOG,
+    IMAGENET_TRACKING,
+    IMAGENET_TRACKING_CREDENTIALS,
     POD_IP,
     POD_NAME,
 )
+from imagenet_spec.resource import ImageNetJob, quantities
+from imagenet_spec.resource.base import Manifest
+from imagenet_spec.resource.fields import INT32_MAXIMUM
+from imagenet_spec.resource.templates.own_program import OwnProgram
+from imagenet_spec.resource.training import Cache
 
 SCRATCH = "/scratch"
 CREDENTIALS_PATH = "/credentials"
+START_CREDENTIALS = "start-credentials"
+TRACKING_CREDENTIALS = "tracking-credentials"
 CACHE_PATH = "/cache"
 SHARED_MEMORY = "shared-memory"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -52,25 +57,19 @@ class Program:
     """The differences between pods.
 
     Attributes:
-        role: The pod's role: the value of IMAGENET_ROLE and of a label.
-        command: The console script.
-        arguments: Its arguments; `$(VAR)` refers to the environment.
-        environment: Variables besides those of every pod; each may refer to earlier ones.
-        image: The container image.
-        mounts: Claims that the program reads or writes.
         secret: The Secret with its credentials, mounted as files.
+        start_secret: The Secret of the uploaded results from which it starts, mounted as files.
+        tracking: The arguments of the program beside its first replica, as JSON; None without one.
+        tracking_secret: The Secret of that program, mounted as files.
         cache: The volume for what it reads from a bucket or a server.
-        gpus: The number of GPUs.
         shared_memory: Whether its processes need more of /dev/shm than the container runtime's 64
             MiB.
         memory: What it needs at least: the request of a pod whose template has no memory; None if
             unknown.
-        ports: Ports besides that of the metrics, by name.
         leaves_result: Whether its termination message has a result after success.
         reports_readiness: Whether its metrics server reports readiness.
         grace_period_seconds: How long it may take from SIGTERM to its end.
         shares_node: Whether all pods of its role and attempt must run on one node.
-        gated: Whether its pods have a scheduling gate.
         template: The user's template for it, and its field in the job.
         own_program: Whether the template may run another program.
     """
@@ -83,6 +82,9 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     secret: str | None = None
+    start_secret: str | None = None
+    tracking: str | None = None
+    tracking_secret: str | None = None
     cache: Cache | None = None
     gpus: int = 0
     shared_memory: bool = False
@@ -97,14 +99,31 @@ class Program:
     own_program: OwnProgram = OwnProgram.NEVER
 
 
-def of_one_node(pods: int, shares_node: bool, settings: Settings) -> dict[str, str]:
-    """Return the variable by which pods without a CPU limit and request divide a node's cores.
+def of_user(settings: Settings) -> Manifest:
+    """Return the securityContext of a pod: its user and group, who own the files on volumes."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": settings.user,
+        "runAsGroup": settings.group,
+        "fsGroup": settings.group,
+        # Otherwise the kubelet would change the owner of every file at each start of a pod.
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
-    Args:
-        pods: How many run at the same time.
-        shares_node: Whether they must run on one node.
-        settings: The operator's configuration.
-    """
+
+def unprivileged() -> Manifest:
+    """Return the securityContext of a container."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "privileged": False,
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def of_one_node(pods: int, shares_node: bool, settings: Settings) -> dict[str, str]:
+    """Return the variable by which pods without a CPU limit and request divide a node's cores."""
     on_node = pods if shares_node or settings.one_node else 1
     return {IMAGENET_PODS_ON_NODE: str(on_node)} if on_node > 1 else {}
 
@@ -124,15 +143,7 @@ def pod_template(
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": program.grace_period_seconds,
         **({"imagePullSecrets": secrets} if secrets else {}),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": settings.user,
-            "runAsGroup": settings.group,
-            "fsGroup": settings.group,
-            # Otherwise the kubelet would change the owner of every file at each start of a pod.
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": of_user(settings),
         "containers": [_container(job, program, settings)],
         "volumes": _volumes(program, settings),
     }
@@ -164,13 +175,30 @@ def pod_template(
     return merged
 
 
+def without_tracking(spec: Manifest) -> None:
+    """Remove what only the pod has beside which tracking runs."""
+    container = spec["containers"][0]
+    for place, of, removed in (
+        (container, "env", {IMAGENET_TRACKING, IMAGENET_TRACKING_CREDENTIALS}),
+        (container, "volumeMounts", {TRACKING_CREDENTIALS}),
+        (spec, "volumes", {TRACKING_CREDENTIALS}),
+    ):
+        place[of] = [item for item in place[of] if item["name"] not in removed]
+
+
 def _complete(
     spec: Manifest, program: Program, pod_labels: Mapping[str, str], settings: Settings
 ) -> None:
     """Add what no template may remove, after the merge."""
     container = spec["containers"][0]
     if program.shared_memory:
-        _keep_within_memory(spec)
+        # /dev/shm counts towards the container's memory limit. So it may be half of the limit, or
+        # of the request without a limit.
+        limit = template.quantity(container, "limits", "memory")
+        memory = template.quantity(container, "requests", "memory") if limit is None else limit
+        volume = next(item["emptyDir"] for item in spec["volumes"] if item["name"] == SHARED_MEMORY)
+        if memory and memory / 2 < quantities.parse(volume["sizeLimit"]):
+            volume["sizeLimit"] = str(math.floor(memory / 2))
     if program.memory is not None:
         amounts = [
             template.quantity(one, kind, "memory")
@@ -187,7 +215,16 @@ def _complete(
         limits = template.part(template.part(container, "resources"), "limits")
         limits[settings.gpu_resource] = str(program.gpus)
     if program.shares_node:
-        _share_node(spec, labels.of_its_like(pod_labels))
+        # Besides the template's affinity. The scheduler admits the first pod, because it matches
+        # its own term.
+        of_pods = template.part(template.part(spec, "affinity"), "podAffinity")
+        terms = template.part(of_pods, "requiredDuringSchedulingIgnoredDuringExecution", list)
+        terms.append(
+            {
+                "labelSelector": {"matchLabels": dict(labels.of_its_like(pod_labels))},
+                "topologyKey": "kubernetes.io/hostname",
+            }
+        )
     if program.gated:
         spec["schedulingGates"] = [{"name": names.SCHEDULING_GATE}]
 
@@ -204,12 +241,7 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
             {"name": name, "containerPort": number}
             for name, number in {"metrics": settings.metrics_port, **program.ports}.items()
         ],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "privileged": False,
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": unprivileged(),
         "terminationMessagePath": TERMINATION_LOG,
         # Without a termination message, the end of the log is used.
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -247,6 +279,17 @@ def _environment(job: ImageNetJob, program: Program, settings: Settings) -> list
         "TMPDIR": f"$({IMAGENET_SCRATCH})",
         **{mount.variable: mount.path for mount in program.mounts},
         **({} if program.secret is None else {IMAGENET_CREDENTIALS: CREDENTIALS_PATH}),
+        **(
+            {}
+            if program.start_secret is None
+            else {IMAGENET_START_CREDENTIALS: f"/{START_CREDENTIALS}"}
+        ),
+        **({} if program.tracking is None else {IMAGENET_TRACKING: program.tracking}),
+        **(
+            {}
+            if program.tracking_secret is None
+            else {IMAGENET_TRACKING_CREDENTIALS: f"/{TRACKING_CREDENTIALS}"}
+        ),
         **({} if program.cache is None else {IMAGENET_CACHE: CACHE_PATH}),
         **program.environment,
     }
@@ -271,10 +314,25 @@ def _volumes(program: Program, settings: Settings) -> list[Manifest]:
     ]
     if program.cache is not None:
         found.append({"name": "cache", **_cache_volume(program.cache)})
-    if program.secret is not None:
-        # Only the pod's group may read the files.
-        secret = {"secretName": program.secret, "defaultMode": 0o440}
-        found.append({"name": "credentials", "secret": secret})
+    secrets = {
+        "credentials": program.secret,
+        START_CREDENTIALS: program.start_secret,
+        TRACKING_CREDENTIALS: program.tracking_secret,
+    }
+    found += [
+        # Only the pod's group may read the files. A training starts without the login of its
+        # tracking, which then waits for the Secret.
+        {
+            "name": name,
+            "secret": {
+                "secretName": secret,
+                "defaultMode": 0o440,
+                **({"optional": True} if name == TRACKING_CREDENTIALS else {}),
+            },
+        }
+        for name, secret in secrets.items()
+        if secret is not None
+    ]
     return found
 
 
@@ -315,21 +373,16 @@ def _volume_mounts(program: Program) -> list[Manifest]:
     if program.secret is not None:
         mount = {"name": "credentials", "mountPath": CREDENTIALS_PATH, "readOnly": True}
         found.append(mount)
+    others = {
+        START_CREDENTIALS: program.start_secret,
+        TRACKING_CREDENTIALS: program.tracking_secret,
+    }
+    found += [
+        {"name": name, "mountPath": f"/{name}", "readOnly": True}
+        for name, secret in others.items()
+        if secret is not None
+    ]
     return found
-
-
-def _keep_within_memory(spec: Manifest) -> None:
-    """Return the size of /dev/shm for the memory of the program.
-
-    /dev/shm counts towards the container's memory limit. So it may be half of the limit, or of the
-    request without a limit.
-    """
-    program = spec["containers"][0]
-    limit = template.quantity(program, "limits", "memory")
-    memory = template.quantity(program, "requests", "memory") if limit is None else limit
-    volume = next(item["emptyDir"] for item in spec["volumes"] if item["name"] == SHARED_MEMORY)
-    if memory and memory / 2 < quantities.parse(volume["sizeLimit"]):
-        volume["sizeLimit"] = str(math.floor(memory / 2))
 
 
 def prefer_other_nodes(spec: Manifest, nodes: Iterable[str]) -> None:
@@ -342,18 +395,3 @@ def prefer_other_nodes(spec: Manifest, nodes: Iterable[str]) -> None:
     # A requirement about a field takes one value; all of them must hold.
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
     terms.append({"weight": 100, "preference": {"matchFields": fields}})
-
-
-def _share_node(spec: Manifest, pod_labels: Mapping[str, str]) -> None:
-    """Add a pod affinity to the pods of the same role, besides the template's affinity.
-
-    The scheduler admits the first of them, because it matches its own term.
-    """
-    of_pods = template.part(template.part(spec, "affinity"), "podAffinity")
-    terms = template.part(of_pods, "requiredDuringSchedulingIgnoredDuringExecution", list)
-    terms.append(
-        {
-            "labelSelector": {"matchLabels": dict(pod_labels)},
-            "topologyKey": "kubernetes.io/hostname",
-        }
-    )

@@ -6,12 +6,12 @@ they are given.
 
 from __future__ import annotations
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.dataset_status import DatasetStatus, ImageCounts
 from imagenet_operator.manifests import attempt as attempts
 from imagenet_operator.manifests import dataset, protection, volumes
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.base import Manifest
+from imagenet_spec.resource.dataset_status import DatasetStatus, ImageCounts
 
 PLACEHOLDER_KEY = "KEY-FROM-INDEX"
 
@@ -21,10 +21,7 @@ def placeholder_status(
 ) -> DatasetStatus:
     """Return a dataset's status for a job whose images are not listed yet.
 
-    Args:
-        job: The job.
-        key: The dataset's key.
-        shards: The shards of training and validation; by default those of training.
+    Without `shards`, they are those of training.
     """
     planned = shards or job.spec.dataset.preprocessing.shards
     return DatasetStatus(key=key, classes=0, images=ImageCounts(), shards=planned)
@@ -38,11 +35,7 @@ def everything(
 ) -> list[Manifest]:
     """Return the claims, the preparation's Jobs and one attempt, with their protection.
 
-    Args:
-        job: The job; the dataset in its own status is ignored.
-        settings: The operator's configuration.
-        status: The result of index; by default a placeholder.
-        attempt: The number of the attempt.
+    The dataset in the job's own status is ignored; without `status`, a placeholder is in its place.
 
     Raises:
         InvalidTemplate: A template is invalid, or sets a field that the operator owns.
@@ -61,11 +54,14 @@ def everything(
         steps = [dataset.verify_job(job, settings)]
     listed = job.model_copy(update={"status": job.status.model_copy(update={"dataset": known})})
     published = [] if job.spec.dataset.publish is None else [dataset.publish_job(listed, settings)]
-    protected = protection.of_preparation(job, settings) if steps or published else []
+    uploads = published
+    if job.spec.training.upload is not None:
+        uploads = [*published, dataset.upload_job(listed, attempt, settings)]
+    protected = protection.of_preparation(job, settings) if steps or uploads else []
     return [
         *volumes.claims(job),
         *protected,
         *steps,
         *attempts.build(listed, attempt, settings),
-        *published,
+        *uploads,
     ]

@@ -11,24 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.base import Manifest, copied
 from imagenet_operator.manifests import labels, names
 from imagenet_operator.manifests.settings import Settings
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.base import Manifest, copied
 
 NETWORK_POLICY = "NetworkPolicy"
 DISRUPTION_BUDGET = "PodDisruptionBudget"
 
 
 def of_attempt(job: ImageNetJob, attempt: int, members: int, settings: Settings) -> list[Manifest]:
-    """Return the protection of an attempt's pods, according to the settings.
-
-    Args:
-        job: The job.
-        attempt: The N of ``NAME-rN``.
-        members: The number of pods of the attempt.
-        settings: The operator's configuration.
-    """
+    """Return the protection of an attempt's pods, according to the settings."""
     found = []
     select = {"matchLabels": labels.select_attempt(job.metadata.name, attempt)}
     metadata = {

@@ -9,7 +9,7 @@ time for the last member to pull its image.
 
 from __future__ import annotations
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_spec.resource import ImageNetJob
 
 RENDEZVOUS_PORT = 9091
 """The port of a scheduler, or of Horovod's rendezvous."""

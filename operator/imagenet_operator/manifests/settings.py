@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.templates import STANDARD, TemplateProfile
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.frameworks.descriptor import Images
+from imagenet_spec.names import VERSION
+from imagenet_spec.resource.base import Manifest
+from imagenet_spec.resource.templates import STANDARD, TemplateProfile
 
 PUBLISHED: Mapping[str, Images] = MappingProxyType(
     {name: framework.images for name, framework in FRAMEWORKS.items()}
@@ -29,11 +30,8 @@ class Settings:
     Attributes:
         images: The images by framework; `spec.training.image` overrides those of workers.
         preparation_image: The image of the Jobs that prepare a dataset, for every framework.
-        image_pull_policy: The pull policy of every container.
-        gpu_resource: The name of the GPU resource.
         user: The numeric user of every program; never 0.
         group: Its group, and the group of its files on volumes.
-        metrics_port: The port of every pod's metrics.
         scrape_annotations: Whether pods have the annotations by which Prometheus finds them.
         network_policy: Whether only members of an attempt may connect to each other.
         metrics_from: NetworkPolicyPeers that may reach the metrics port, such as the operator and
@@ -41,18 +39,15 @@ class Settings:
         pod_disruption_budget: Whether voluntary disruptions of an attempt are rejected. Nodes with
             members then cannot be drained.
         safe_to_evict: The value of the cluster autoscaler's annotation; None for no annotation.
-        shared_memory_size: The largest size of a worker's /dev/shm.
         scratch_size: The size limit of a pod's scratch volume; None for no limit.
-        template_profile: Which fields templates may set.
         preparation_retries: The backoffLimit of preparation Jobs. Failures that a retry would
             repeat are never retried.
-        grace_period_seconds: The grace period of every pod but a worker.
         worker_grace_period_seconds: That of a worker, in which it may write a checkpoint.
         one_node: Whether all pods run on one machine, as in a local run.
     """
 
     images: Mapping[str, Images] = field(default_factory=lambda: PUBLISHED)
-    preparation_image: str = "imagenet-workloads-preparation:0.1.0"
+    preparation_image: str = f"imagenet-workloads-preparation:{VERSION}"
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     gpu_resource: str = "nvidia.com/gpu"
     user: int = 1000

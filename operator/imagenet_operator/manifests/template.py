@@ -1,6 +1,6 @@
 """A user's pod template, merged over the pod that the operator built.
 
-`pod` calls this once for each role. `api.templates` validates the template itself. It is merged as
+`pod` calls this once for each role. `templates` validates the template itself. It is merged as
 `kubectl patch --type=strategic` does. Then two orders are restored: the program's container is the
 first, and the operator's variables precede the user's, which may refer to them. Only `judge`
 validates the merged pod.
@@ -14,16 +14,16 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from imagenet_operator.api.base import Manifest, copied
-from imagenet_operator.api.quantities import parse
-from imagenet_operator.api.templates import STANDARD, TemplateProfile, template_problems
-from imagenet_operator.api.templates.conflicts import items
-from imagenet_operator.api.templates.own_program import OwnProgram
-from imagenet_operator.api.templates.pod_validation import without_misspelled
-from imagenet_operator.api.templates.strategic_merge import POD_TEMPLATE, strategic_merge
-from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import names
+from imagenet_spec.errors import InvalidTemplate
 from imagenet_spec.names import IMAGENET_CPUS
+from imagenet_spec.resource.base import Manifest, copied
+from imagenet_spec.resource.quantities import parse
+from imagenet_spec.resource.templates import STANDARD, TemplateProfile, template_problems
+from imagenet_spec.resource.templates.conflicts import items
+from imagenet_spec.resource.templates.own_program import OwnProgram
+from imagenet_spec.resource.templates.pod_validation import without_misspelled
+from imagenet_spec.resource.templates.strategic_merge import POD_TEMPLATE, strategic_merge
 
 THREADS = "OMP_NUM_THREADS"
 
@@ -37,12 +37,8 @@ def merge(
 ) -> Manifest:
     """Return the built PodTemplateSpec, merged with the user's.
 
-    Args:
-        built: A PodTemplateSpec whose first container is the program's; not changed.
-        template: The user's template, or None.
-        path: Its field in the job, such as ``spec.training.workers.template``.
-        own_program: Whether the template may run another program.
-        profile: The operator's template profile.
+    `built` is a PodTemplateSpec whose first container is the program's; it is not changed. `path`
+    is the template's field in the job, such as ``spec.training.workers.template``.
 
     Raises:
         InvalidTemplate: The template is invalid, or sets a field that it may not set.
@@ -57,7 +53,12 @@ def merge(
     program = next(item for item in spec["containers"] if item["name"] == names.CONTAINER)
     # `kubectl logs` and observers use the first container; a merge puts the template's there.
     spec["containers"] = [program, *(item for item in spec["containers"] if item is not program)]
-    program["env"] = _operators_first(program["env"], built["spec"]["containers"][0]["env"])
+    # The built variables come first, in their order: `$(VAR)` refers only to earlier ones.
+    order = [variable["name"] for variable in built["spec"]["containers"][0]["env"]]
+    program["env"] = sorted(
+        program["env"],
+        key=lambda item: order.index(item["name"]) if item["name"] in order else len(order),
+    )
     _limit_threads(program)
     return merged
 
@@ -68,11 +69,7 @@ def judge(spec: Manifest, path: str, *, gpu_resource: str | None, gated: bool) -
     The template itself is validated before the merge. This function checks what depends on the
     whole pod. Otherwise the API server would reject the pod only after the preparation.
 
-    Args:
-        spec: The spec of the merged pod.
-        path: The template's ``spec`` in the job.
-        gpu_resource: The resource that the operator will add; None if the pod has no GPU.
-        gated: Whether the operator will add a scheduling gate.
+    `gpu_resource` is the resource that the operator will add; None if the pod has no GPU.
 
     Raises:
         InvalidTemplate: The pod cannot be created, or its template asks for GPUs.
@@ -98,13 +95,7 @@ def part(parent: Manifest, name: str, kind: type = dict) -> Any:
 
 
 def quantity(container: Manifest, kind: str, name: str) -> Fraction | None:
-    """Return an amount of a merged container's resources; None if there is none.
-
-    Args:
-        container: The container.
-        kind: limits or requests.
-        name: The resource.
-    """
+    """Return an amount of a merged container's resources; None if there is none."""
     amount = ((container.get("resources") or {}).get(kind) or {}).get(name)
     return None if amount is None else parse(amount)
 
@@ -134,15 +125,6 @@ def _counted_gpus(
                 f"{path}.containers[{names.CONTAINER}].resources.{kind}[{gpu_resource}]",
                 "cannot be overridden: the operator counts GPUs; set gpus of the workers",
             )
-
-
-def _operators_first(merged: list[Manifest], built: list[Manifest]) -> list[Manifest]:
-    """Put the built variables first, in their order: `$(VAR)` refers only to earlier ones."""
-    order = [variable["name"] for variable in built]
-    return sorted(
-        merged,
-        key=lambda item: order.index(item["name"]) if item["name"] in order else len(order),
-    )
 
 
 def _limit_threads(program: Manifest) -> None:

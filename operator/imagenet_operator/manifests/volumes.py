@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.volumes import VolumeClaim
-from imagenet_operator.errors import InvalidJob, Problem
 from imagenet_operator.manifests import labels, names
+from imagenet_spec.errors import InvalidJob, Problem
 from imagenet_spec.names import IMAGENET_DATA, IMAGENET_OUTPUT, IMAGENET_SOURCE
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.base import Manifest
+from imagenet_spec.resource.volumes import VolumeClaim
 
 DATASET_PURPOSE = "dataset"
 OUTPUT_PURPOSE = "output"
@@ -24,11 +24,7 @@ class Mount:
     """One claim in a pod.
 
     Attributes:
-        name: The volume's name in the pod.
         variable: The environment variable by which programs find it.
-        claim: The claim's name.
-        path: Where it is mounted.
-        read_only: Whether the pod may only read.
     """
 
     name: str
@@ -73,6 +69,13 @@ def output(job: ImageNetJob) -> Mount | None:
     return Mount("output", IMAGENET_OUTPUT, claim, "/output")
 
 
+def results(job: ImageNetJob) -> Mount:
+    """Return the mount that only reads the volume of the results, by the name of an output."""
+    claim = output_claim(job)
+    assert claim is not None, "results need a volume"
+    return Mount("output", IMAGENET_OUTPUT, claim, "/output", read_only=True)
+
+
 def output_claim(job: ImageNetJob) -> str | None:
     """Return the claim to which results are written, which may be the dataset's."""
     volume = _output_volume(job)
@@ -99,14 +102,22 @@ def results_path(job: ImageNetJob) -> str:
     return f"$({IMAGENET_OUTPUT})/{names.output_folder(job.metadata.name, job.metadata.uid)}"
 
 
+def upload_folder(job: ImageNetJob) -> str:
+    """Return the prefix of the job's uploaded results in its bucket.
+
+    It has a part of the UID, as on the volume: jobs of one manifest do not meet there.
+    """
+    folder, metadata = job.spec.training.upload, job.metadata
+    assert folder is not None
+    name = names.output_folder(metadata.name, metadata.uid).rpartition("/")[2]
+    return f"{folder.prefix.strip('/')}/{name}"
+
+
 @dataclass(frozen=True)
 class Existing:
     """A claim that the job names.
 
     Attributes:
-        path: Where in the job.
-        claim: Its name.
-        written: Whether the job writes to it.
         users: The field that says how many pods use it at a time, and how many that are; the most
             of them.
     """
@@ -157,7 +168,16 @@ def must_share_node(job: ImageNetJob, mounts: tuple[Mount, ...], pods: int) -> b
     modes = {path: _access_modes(volume) for _, path, volume in made}
     for path, allowed in modes.items():
         if not {"ReadWriteMany", "ReadWriteOnce"} & set(allowed):
-            raise InvalidJob([_too_narrow(path, allowed, pods)])
+            raise InvalidJob(
+                [
+                    Problem(
+                        f"{path}.accessModes",
+                        f"{' and '.join(allowed)} cannot be written by {pods} pods at a time",
+                        "write [ReadWriteMany], or [ReadWriteOnce] to have them share a node",
+                        "operator",
+                    )
+                ]
+            )
     narrow = set(job.status.single_node_claims or ())
     return bool(narrow & mounted) or any("ReadWriteMany" not in item for item in modes.values())
 
@@ -168,15 +188,6 @@ def is_single_node(job: ImageNetJob, claim: str) -> bool:
     if claim in made:
         return "ReadWriteMany" not in _access_modes(made[claim])
     return claim in (job.status.single_node_claims or ())
-
-
-def _too_narrow(path: str, modes: tuple[str, ...], pods: int) -> Problem:
-    return Problem(
-        f"{path}.accessModes",
-        f"{' and '.join(modes)} cannot be written by {pods} pods at a time",
-        "write [ReadWriteMany], or [ReadWriteOnce] to have them share a node",
-        "operator",
-    )
 
 
 def _access_modes(volume: VolumeClaim) -> tuple[str, ...]:

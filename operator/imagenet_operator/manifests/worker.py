@@ -7,18 +7,27 @@ environment.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob, extra_arguments, worker_memory
-from imagenet_operator.api.templates import own_program
-from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import arguments, rendezvous, volumes
 from imagenet_operator.manifests.pod import Program, of_one_node
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.volumes import Mount
-from imagenet_spec.names import IMAGENET_DATA, IMAGENET_DATASET, IMAGENET_OUTPUT, IMAGENET_RESULTS
+from imagenet_spec.errors import InvalidJob
+from imagenet_spec.names import (
+    IMAGENET_DATA,
+    IMAGENET_DATASET,
+    IMAGENET_OUTPUT,
+    IMAGENET_RESULTS,
+    SLOTS_PROGRAM,
+    TRAIN_PROGRAM,
+)
+from imagenet_spec.program.programs import SLOTS, TRACK
+from imagenet_spec.resource import ImageNetJob, extra_arguments, worker_memory
+from imagenet_spec.resource.templates import own_program
 
 ROLE = "worker"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -35,14 +44,8 @@ def program(
 ) -> Program:
     """Return the program of a job's workers.
 
-    Args:
-        job: The job.
-        settings: The operator's configuration.
-        options: The values of options of `imagenet-train` that follow from the strategy's fields,
-            by name.
-        environment: The variables by which the members find each other.
-        ports: The ports on which they connect.
-        slots: The processes that `imagenet-slots` runs in each worker; None without it.
+    `options` are those of `imagenet-train` that follow from the strategy's fields. `slots` is the
+    processes that `imagenet-slots` runs in each worker; None without it.
 
     Raises:
         InvalidJob: The job has options that its program would reject.
@@ -63,9 +66,10 @@ def program(
     shares_node = volumes.must_share_node(job, mounts, workers.replicas)
     reading = worker_memory.of_worker(job)
     images, source = settings.images[training.framework], job.spec.dataset.source.fields
+    tracking = None if is_own else training.tracking
     return Program(
         role=ROLE,
-        command="imagenet-train" if slots is None else "imagenet-slots",
+        command=TRAIN_PROGRAM if slots is None else SLOTS_PROGRAM,
         arguments=() if is_own else _arguments(job, options, slots),
         image=training.image or (images.gpu if workers.gpus else images.cpu),
         grace_period_seconds=settings.worker_grace_period_seconds,
@@ -78,6 +82,12 @@ def program(
         },
         # Workers read a dataset without a volume themselves.
         secret=None if source.remote_url is None else source.secret,
+        # Kubernetes expands $(NAME) in the values of variables.
+        start_secret=None if training.start is None else training.start.secret_name,
+        tracking=None
+        if tracking is None
+        else json.dumps(tracking_arguments(job)).replace("$", "$$"),
+        tracking_secret=None if tracking is None else tracking.secret,
         cache=workers.cache,
         mounts=mounts,
         gpus=workers.gpus,
@@ -96,8 +106,16 @@ def program(
     )
 
 
+def tracking_arguments(job: ImageNetJob) -> tuple[str, ...]:
+    """Return the arguments of the program that sends the events of a job, beside its rank 0."""
+    tracking = job.spec.training.tracking
+    is_for_files = tracking is not None and tracking.tensor_board is not None
+    return arguments.of_program(job, TRACK, {"tensorboard": is_for_files})
+
+
 def _arguments(job: ImageNetJob, options: Mapping[str, Any], slots: int | None) -> tuple[str, ...]:
     if slots is None:
         return arguments.of_worker(job, options)
-    trainer, timeout = arguments.of_worker(job, options, slots), str(rendezvous.join_timeout(job))
-    return ("--slots", str(slots), "--join-timeout", timeout, "--", "imagenet-train", *trainer)
+    values = {"slots": slots, "join_timeout": rendezvous.join_timeout(job)}
+    trainer = arguments.of_worker(job, options, slots)
+    return (*arguments.of_program(job, SLOTS, values), "--", TRAIN_PROGRAM, *trainer)

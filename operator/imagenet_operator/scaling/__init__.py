@@ -1,6 +1,6 @@
 """Sweeps over workers, strategies and networks: the pure functions of `imagenetctl scale`.
 
-`variants` reads --strategies, `networks` reads --networks, and `points` makes and validates one job
-for each point. `point_status` finds the points that are done, `speedup` computes speedup and
-efficiency, and `table` writes text, CSV and Markdown. `cli.scale` runs the points.
+`variants` reads --strategies and --networks. `points` makes and validates one job for each point,
+and `point_status` finds the points that are done. `table` computes speedup and efficiency, and
+writes text, CSV and Markdown. `cli.scale` runs the points.
 """

@@ -5,7 +5,7 @@ global batch stays the same (strong scaling), so that accuracies can be compared
 the batch of each worker, or GPU, stays the same.
 
 A sweep has no state but its jobs, which are stored in the working directory or by the API server.
-So it can be resumed at any point: `point_status` tells which jobs still have to run.
+So it can be resumed at any point: `point_status` says which jobs still have to run.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import product
 
-from imagenet_operator.api import ImageNetJob, parse
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.fields import JOB_NAME_MAXIMUM
-from imagenet_operator.api.strategies import STRATEGIES
-from imagenet_operator.api.templates import own_program
-from imagenet_operator.api.training import devices
-from imagenet_operator.errors import ImageNetJobError, Problem
 from imagenet_operator.manifests import names
 from imagenet_operator.manifests.volumes import DATASET_PURPOSE
 from imagenet_operator.reconcile.policies.job_status import holds
-from imagenet_operator.scaling import networks
-from imagenet_operator.scaling.networks import Network
-from imagenet_operator.scaling.variants import Variant, applied, framework_of
+from imagenet_operator.scaling import variants
+from imagenet_operator.scaling.variants import Network, Variant, applied, framework_of
+from imagenet_spec.errors import ImageNetJobError, Problem
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.base import Manifest
+from imagenet_spec.resource.fields import JOB_NAME_MAXIMUM
+from imagenet_spec.resource.strategies import STRATEGIES
+from imagenet_spec.resource.templates import own_program
+from imagenet_spec.resource.training import devices
+from imagenet_spec.validate import parse
 
 CPUS = 0
 """The number of GPUs of a sweep on CPUs, a stand-in for one on GPUs."""
@@ -39,7 +39,6 @@ class Size:
     """The size of a point.
 
     Attributes:
-        workers: The number of workers.
         gpus: The GPUs of each worker; None for those of the manifest.
     """
 
@@ -76,10 +75,6 @@ def sizes_of_gpus(manifest: Manifest, numbers: tuple[int, ...]) -> list[tuple[Si
 
     Workers have as many GPUs as in the manifest, if that divides the number. One worker with all
     of them is the other way, for strategies of one worker too.
-
-    Args:
-        manifest: A valid job.
-        numbers: The numbers of GPUs.
     """
     each = manifest["spec"]["training"].get("workers", {}).get("gpus", 0)
     return [
@@ -121,9 +116,6 @@ class Point:
     """One job of a sweep.
 
     Attributes:
-        strategy: The strategy's name in tables.
-        size: The numbers of workers and GPUs.
-        manifest: The job.
         network: The network's name in tables; empty for the manifest's.
     """
 
@@ -155,7 +147,7 @@ class Point:
     @property
     def series(self) -> str:
         """What its points have in common: the network, if several are compared, and strategy."""
-        return series(self.network, self.strategy)
+        return f"{self.network}, {self.strategy}" if self.network else self.strategy
 
     def __str__(self) -> str:
         """Return the network, the strategy and the size."""
@@ -167,7 +159,6 @@ class Sweep:
     """A sweep that can run.
 
     Attributes:
-        points: The points, in the order in which they run.
         left_out: A sentence for each strategy that cannot run all numbers of workers.
     """
 
@@ -186,13 +177,8 @@ def sweep(
 ) -> Sweep:
     """Return the points of a sweep; a strategy of one worker has one if 1 is among the numbers.
 
-    Args:
-        manifest: A valid job.
-        sizes: The sizes, each with the ways to have it.
-        variants: The strategies.
-        problems_of: Validates a job.
-        models: The networks; by default that of the manifest.
-        is_weak: Whether the batch of each worker or GPU stays the same.
+    Each of `sizes` has the ways to have it. Without `models`, the network is the manifest's. With
+    `is_weak`, the batch of each worker or GPU stays the same.
 
     Raises:
         InvalidSweep: Points could not run; the message lists them.
@@ -236,7 +222,7 @@ def _first_that_runs(
         problems = [
             *problems_of(point.manifest),
             *_image_problems(manifest, point),
-            *networks.record_problems(manifest, point.manifest),
+            *variants.record_problems(manifest, point.manifest),
         ]
         if not _asks_for_others(point, problems):
             break
@@ -260,10 +246,7 @@ def point_name(
 def fitting_name(base: str, suffix: str, short: str) -> str:
     """Return the name of a job: `base` and `suffix`, or one that is not too long.
 
-    Args:
-        base: The name of the manifest.
-        suffix: What distinguishes the job.
-        short: What ends a shortened name; `{digest}` in it is a hash of the whole name.
+    `short` ends a shortened name; `{digest}` in it is a hash of the whole name.
     """
     if len(base) + len(suffix) <= JOB_NAME_MAXIMUM:
         return f"{base}{suffix}"
@@ -279,11 +262,6 @@ def shared_claim(manifest: Manifest) -> str | None:
     return names.claim(manifest["metadata"]["name"], DATASET_PURPOSE)
 
 
-def series(network: str, strategy: str) -> str:
-    """Return the name of the points that differ only in their workers."""
-    return f"{network}, {strategy}" if network else strategy
-
-
 def _kept_batch(manifest: Manifest, size: Size) -> tuple[int, str]:
     """Return the batch that weak scaling keeps, and whose it is: a worker's or a GPU's."""
     training = parse(manifest).spec.training
@@ -297,7 +275,7 @@ def _point(
 ) -> Point:
     swapped = applied(variant, manifest)
     if model is not None:
-        swapped = networks.applied(model, swapped)
+        swapped = variants.with_network(model, swapped)
     metadata, spec = swapped["metadata"], swapped["spec"]
     name = point_name(metadata["name"], variant, size, model, is_weak=is_weak)
     labels = {**metadata.get("labels", {}), SWEEP: metadata["name"]}
@@ -323,7 +301,6 @@ def _point(
 
 
 def _training(training: Manifest, size: Size) -> Manifest:
-    """Return `spec.training` with other numbers of workers and GPUs."""
     # A point is about one number.
     fixed = {
         name: value
@@ -394,10 +371,6 @@ def point_status(wanted: ImageNetJob, stored: ImageNetJob | None) -> PointStatus
     """Return the status of a point.
 
     Jobs that differ only in runPolicy are the same job, as in `imagenetctl run`.
-
-    Args:
-        wanted: The point's job.
-        stored: The stored job of that name, or None.
     """
     if stored is None:
         return PointStatus.NEW

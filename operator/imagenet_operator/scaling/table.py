@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from imagenet_operator.scaling import points
+from imagenet_operator.scaling.points import Point
 
 
 @dataclass(frozen=True)
@@ -23,34 +23,17 @@ class Measured:
     """The figures of one point.
 
     Attributes:
-        strategy: Its name in the table.
-        workers: The number of workers.
         seconds: The time in which all members ran, over all attempts.
         images_per_second: The sum over all workers; None if it is not known.
         top1: The accuracy on the validation images; None without any.
-        network: The network's name in tables; empty for that of the manifest.
         model_bytes: The size of the trained model's files; None if it is not known.
-        gpus: The GPUs of all workers; None if the sweep is not about GPUs.
     """
 
-    strategy: str
-    workers: int
+    point: Point
     seconds: float
     images_per_second: float | None = None
     top1: float | None = None
-    network: str = ""
     model_bytes: int | None = None
-    gpus: int | None = None
-
-    @property
-    def units(self) -> int:
-        """The number of GPUs of a sweep on GPUs, else of workers."""
-        return self.gpus or self.workers
-
-    @property
-    def series(self) -> str:
-        """What its points have in common: the network, if several are compared, and strategy."""
-        return points.series(self.network, self.strategy)
 
 
 @dataclass(frozen=True)
@@ -58,7 +41,6 @@ class Row:
     """One row of the table.
 
     Attributes:
-        measured: The figures of the point.
         speedup: The speedup over one worker or GPU; None if one of the speeds is not known.
         efficiency: The speedup divided by the number of workers or GPUs.
     """
@@ -71,27 +53,25 @@ class Row:
 def rows(measured: Sequence[Measured], planned: Mapping[str, int] | None = None) -> list[Row]:
     """Return the rows, with series in their order, each sorted by workers or GPUs.
 
-    Args:
-        measured: The figures of the points that succeeded.
-        planned: The smallest planned number of workers or GPUs of each series; by default the
-            smallest measured one.
+    Without `planned`, the smallest number of workers or GPUs of each series is the smallest
+    measured one.
     """
-    order = list(dict.fromkeys(item.series for item in measured))
-    ordered = sorted(measured, key=lambda item: (order.index(item.series), item.units))
+    order = list(dict.fromkeys(item.point.series for item in measured))
+    ordered = sorted(measured, key=lambda item: (order.index(item.point.series), item.point.units))
     singles: dict[str, float | None] = {}
     found = []
     for item in ordered:
-        if item.series not in singles:
+        if item.point.series not in singles:
             # The smallest run of a series gives the speed of one worker or GPU.
-            is_planned = (planned or {}).get(item.series) in (None, item.units)
+            is_planned = (planned or {}).get(item.point.series) in (None, item.point.units)
             speed = item.images_per_second if is_planned else None
-            singles[item.series] = speed / item.units if speed else None
-        single = singles[item.series]
+            singles[item.point.series] = speed / item.point.units if speed else None
+        single = singles[item.point.series]
         if single is None or item.images_per_second is None:
             found.append(Row(item))
         else:
             speedup = item.images_per_second / single
-            found.append(Row(item, speedup, speedup / item.units))
+            found.append(Row(item, speedup, speedup / item.point.units))
     return found
 
 
@@ -117,11 +97,13 @@ def record(row: Row) -> dict[str, Any]:
     """Return the plain values of a row by column; None if not known."""
     item = row.measured
     size = None if item.model_bytes is None else item.model_bytes / 1e6
-    of_gpus = {} if item.gpus is None else {"gpus": item.gpus}
-    of_network = {"network": item.network, "model_mb": _rounded(size, 1)} if item.network else {}
+    of_gpus = {} if item.point.gpus is None else {"gpus": item.point.gpus}
+    of_network = (
+        {"network": item.point.network, "model_mb": _rounded(size, 1)} if item.point.network else {}
+    )
     return {
-        "strategy": item.strategy,
-        "workers": item.workers,
+        "strategy": item.point.strategy,
+        "workers": item.point.workers,
         "seconds": item.seconds,
         "images_per_second": _rounded(item.images_per_second, 2),
         "speedup": _rounded(row.speedup, 4),
@@ -176,15 +158,15 @@ def _names(rows: Sequence[Row]) -> int:
 
 
 def _has_networks(rows: Sequence[Row]) -> bool:
-    return any(row.measured.network for row in rows)
+    return any(row.measured.point.network for row in rows)
 
 
 def _has_gpus(rows: Sequence[Row]) -> bool:
-    return any(row.measured.gpus is not None for row in rows)
+    return any(row.measured.point.gpus is not None for row in rows)
 
 
 def _is_stand_in(rows: Sequence[Row]) -> bool:
-    return any(row.measured.gpus == 0 for row in rows)
+    return any(row.measured.point.gpus == 0 for row in rows)
 
 
 def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -194,7 +176,7 @@ def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     if _has_gpus(rows):
         heads = (*HEADS[:2], *_GPUS.values(), *HEADS[2:])
         cells = [
-            (*line[:2], _shown(row.measured.gpus, "d"), *line[2:])
+            (*line[:2], _shown(row.measured.point.gpus, "d"), *line[2:])
             for row, line in zip(rows, cells, strict=True)
         ]
     if not _has_networks(rows):
@@ -204,7 +186,7 @@ def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     return [
         (first, *heads, last),
         *(
-            (row.measured.network, *line, size)
+            (row.measured.point.network, *line, size)
             for row, line, size in zip(rows, cells, sizes, strict=True)
         ),
     ]
@@ -213,8 +195,8 @@ def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 def _cells(row: Row) -> tuple[str, ...]:
     item = row.measured
     return (
-        item.strategy,
-        str(item.workers),
+        item.point.strategy,
+        str(item.point.workers),
         f"{item.seconds:.0f}",
         _shown(item.images_per_second, ",.0f" if (item.images_per_second or 0) >= 10 else ".1f"),
         _shown(row.speedup, ".2f"),

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.apply import apply
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.reconcile.types import Decision, Event, Patch, Reference
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import Status
 from support import job_table
 from support.asynchronous import asynchronous
 

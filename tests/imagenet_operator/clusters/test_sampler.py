@@ -13,6 +13,7 @@ from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.sample import Asked
 from support.asynchronous import asynchronous, until
 from support.metrics_server import MetricsServer, metrics, serving
+from support.sentences import assert_says
 
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
@@ -143,11 +144,8 @@ async def test_a_member_that_exceeds_a_limit_is_named_once(
             await asked_again(good)
 
     (told,) = [item.message for item in caplog.records if item.levelname == "WARNING"]
-    assert told == (
-        "vision/digits: left out of the sample: digits-r0-worker-0 (more than 64 KiB), "
-        "digits-r0-worker-1 (more than 64 KiB), digits-r0-worker-2 (more than 64 KiB), "
-        "digits-r0-worker-3 (more than 64 KiB), digits-r0-worker-4 (more than 64 KiB) and 2 more"
-    )
+    named = (f"digits-r0-worker-{index} (more than 64 KiB)" for index in range(5))
+    assert_says(told, "vision/digits", *named, "2 more")
 
 
 @asynchronous

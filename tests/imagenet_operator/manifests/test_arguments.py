@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import arguments
+from imagenet_spec.program.train import OPTIONS
+from imagenet_spec.resource import ImageNetJob
 from support.job_table import JOBS
 from support.random_jobs import jobs
 
@@ -86,7 +87,10 @@ def test_extra_arguments_come_last() -> None:
 @given(job=jobs())
 def test_the_workers_batches_add_up_to_the_jobs(job: ImageNetJob) -> None:
     texts = arguments.of_worker(job, SYNC)
-    batch = int(texts[texts.index("--batch-size") + 1])
+    # The program's default is not written.
+    batch = next(item.default for item in OPTIONS if item.name == "batch_size")
+    if "--batch-size" in texts:
+        batch = int(texts[texts.index("--batch-size") + 1])
     workers = job.spec.training.workers
     assert batch * workers.replicas == job.spec.training.batch_size
     assert batch % max(workers.gpus, 1) == 0

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import attempt, template
 from imagenet_operator.manifests.attempt import training_hash
+from imagenet_spec.errors import InvalidTemplate
+from imagenet_spec.resource import ImageNetJob
 from support.job_table import JOBS, TABLE, members, read, variables
 from support.random_jobs import jobs
 

@@ -43,6 +43,7 @@ def test_it_is_a_sha256_and_the_same_each_time() -> None:
         ("training.checkpoint", {"keep": 1, "everySeconds": 60}),
         ("training.output", {"volume": {"claimName": "results"}}),
         ("dataset.volume", {"claimName": "elsewhere"}),
+        ("dataset.license", "CC BY 4.0"),
         ("dataset.preprocessing.parallelism", 2),
         ("dataset.preprocessing.template", {"spec": {}}),
         ("runPolicy.suspend", True),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api.fields import JOB_NAME_MAXIMUM, REPLICAS_MAXIMUM
 from imagenet_operator.manifests import labels, names
+from imagenet_spec.resource.fields import JOB_NAME_MAXIMUM, REPLICAS_MAXIMUM
 
 DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 JOB_NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True)

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import load, parse
 from imagenet_operator.cli import files
 from imagenet_operator.clusters.local import pods, preflight
 from imagenet_operator.manifests import preview, rendezvous
 from imagenet_operator.manifests.settings import DEFAULTS
 from imagenet_operator.scaling import variants
+from imagenet_spec.load import load
+from imagenet_spec.validate import parse
 from support import loopback
 from support.pod_subset import REPOSITORY
 

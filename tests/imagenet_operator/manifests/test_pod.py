@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import attempt, dataset
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
+from imagenet_spec.errors import InvalidTemplate
+from imagenet_spec.resource import ImageNetJob
 from support.job_table import JOBS, TABLE, members, read
 from support.pod_subset import outside_subset
 from support.random_jobs import jobs

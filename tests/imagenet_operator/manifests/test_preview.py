@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import parse
 from imagenet_operator.manifests import attempt, dataset, preview, protection, volumes
 from imagenet_operator.manifests.settings import DEFAULTS
+from imagenet_spec.validate import parse
 from support.job_table import BUCKET, JOBS, KEY, PREPARED, TABLE, manifest, read
 
 
@@ -37,6 +37,7 @@ def test_it_is_what_the_single_builders_make(name: str) -> None:
         *preparation,
         *attempt.build(job, 3),
         *([dataset.publish_job(job)] if name == "published" else []),
+        *([dataset.upload_job(job, 3)] if name == "uploaded" else []),
     ]
 
 

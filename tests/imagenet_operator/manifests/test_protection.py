@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import attempt, dataset, protection
 from imagenet_operator.manifests.settings import Settings
+from imagenet_spec.resource import ImageNetJob
 from support.job_table import JOBS, members
 from support.network_policies import Endpoint, allows, matches
 from support.random_jobs import jobs

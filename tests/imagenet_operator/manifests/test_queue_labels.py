@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob, queue
-from imagenet_operator.api.base import Manifest
 from imagenet_operator.manifests import attempt, dataset
 from imagenet_operator.manifests.settings import Settings
+from imagenet_spec.resource import ImageNetJob, queue
+from imagenet_spec.resource.base import Manifest
 from support.job_table import TABLE, read
 
 LABELS = {queue.NAME: "vision", queue.PRIORITY_CLASS: "high"}
@@ -28,6 +28,7 @@ def test_each_job_of_a_preparation_is_in_the_queue() -> None:
         dataset.seal_job(job, job.status.dataset),
         dataset.fetch_job(fetched),
         dataset.publish_job(queued(TABLE["published"])),
+        dataset.upload_job(queued(TABLE["uploaded"]), 0),
     ]
     for item in made:
         assert item["metadata"]["labels"].items() >= LABELS.items(), item["metadata"]["name"]

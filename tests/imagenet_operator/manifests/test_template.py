@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.errors import InvalidTemplate
 from imagenet_operator.manifests import template
+from imagenet_spec.errors import InvalidTemplate
 
 PATH = "spec.training.workers.template"
 BUILT: dict[str, Any] = {

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.errors import InvalidJob
 from imagenet_operator.manifests import attempt, dataset, volumes
+from imagenet_spec.errors import InvalidJob
+from imagenet_spec.resource import ImageNetJob
 from support.job_table import JOBS, manifest, members, read
 from support.random_jobs import jobs
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.errors import InvalidJob, InvalidTemplate
 from imagenet_operator.manifests.settings import Settings
+from imagenet_spec.errors import InvalidJob, InvalidTemplate
 from support.job_table import (
     BUCKET,
     JOBS,
@@ -99,6 +99,15 @@ def test_a_program_may_tell_its_readiness_itself() -> None:
     assert worker(document)["readinessProbe"] == probe
 
 
+def test_the_licence_is_for_the_model_card() -> None:
+    document = manifest()
+    document["spec"]["dataset"]["license"] = "CC BY-SA 4.0, © the authors"
+    arguments = worker(document)["args"]
+    place = arguments.index("--dataset-license")
+    assert arguments[place + 1] == "CC BY-SA 4.0, © the authors"
+    assert "--dataset-license" not in worker(manifest())["args"]
+
+
 def test_an_image_of_ones_own_with_the_operators_program_gets_its_options() -> None:
     container = worker(manifest(training={"image": "registry.example/team/train:7"}))
     assert container["command"] == ["imagenet-train"]
@@ -163,6 +172,29 @@ def test_a_dataset_in_a_bucket_is_read_with_its_secret_into_a_cache() -> None:
     assert "data" not in volumes
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounts["cache"] == given["IMAGENET_CACHE"]
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("from an upload", "--init-from-url"),
+        ("pretrained by an upload", "--pretrained-url"),
+    ],
+)
+def test_uploaded_results_are_read_with_their_own_secret(name: str, option: str) -> None:
+    pod = next(item for item in members(JOBS[name]) if "worker" in item["metadata"]["name"])
+    (container,) = pod["spec"]["containers"]
+    arguments = container["args"]
+    assert arguments[arguments.index(option) + 1] == "s3://datasets/imagenet"
+    assert arguments[arguments.index("--start-endpoint") + 1] == "https://s3.example.com"
+    assert arguments[arguments.index("--start-region") + 1] == "eu-central-1"
+    given = variables(container)
+    assert given["IMAGENET_START_CREDENTIALS"] == "/start-credentials"
+    assert "IMAGENET_CREDENTIALS" not in given
+    mounted = {item["name"]: item["mountPath"] for item in container["volumeMounts"]}
+    assert mounted["start-credentials"] == "/start-credentials"
+    volumes = {item["name"]: item for item in pod["spec"]["volumes"]}
+    assert volumes["start-credentials"]["secret"]["secretName"] == "bucket-keys"
 
 
 def test_only_workers_get_the_secret_of_a_bucket() -> None:

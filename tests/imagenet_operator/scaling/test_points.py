@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api import ImageNetJob, parse
-from imagenet_operator.api.fields import DNS_LABEL, JOB_NAME_MAXIMUM
-from imagenet_operator.api.status import Status
 from imagenet_operator.cli import files
-from imagenet_operator.errors import Problem
-from imagenet_operator.scaling import networks, points, variants
+from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.points import InvalidSweep, PointStatus, Size, Sweep, point_status
+from imagenet_spec.errors import Problem
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.fields import DNS_LABEL, JOB_NAME_MAXIMUM
+from imagenet_spec.resource.status import Status
+from imagenet_spec.validate import parse
 from support import job_table
 
 SERVERS = variants.read("parameterServer")
@@ -39,7 +40,7 @@ def plan(
 
 
 def of_networks(*names: str, workers: tuple[int, ...]) -> Sweep:
-    chosen = [networks.read(name) for name in names]
+    chosen = [variants.read_network(name) for name in names]
     return points.sweep(
         job_table.manifest(),
         points.sizes_of_workers(workers),
@@ -152,8 +153,8 @@ def test_a_network_that_cannot_be_trained_is_refused_before_anything_starts() ->
 
 @pytest.mark.parametrize("text", ["resnett", "resnet-x", "-50", ""])
 def test_an_unknown_network_is_named(text: str) -> None:
-    with pytest.raises(networks.UnknownNetwork, match="is no network; write a name"):
-        networks.read(text)
+    with pytest.raises(variants.UnknownNetwork, match="is no network; write a name"):
+        variants.read_network(text)
 
 
 def test_a_strategy_with_one_worker_has_one_point() -> None:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import parse
 from imagenet_operator.cli import files
-from imagenet_operator.scaling import networks, points, variants
+from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.points import InvalidSweep, Size, Sweep
+from imagenet_spec.validate import parse
 from support import job_table
 
 TUTORIAL = ("alexnet", "inception-v3", "resnet-152")
@@ -21,7 +21,7 @@ def plan(
     is_weak: bool = True,
 ) -> Sweep:
     variant = variants.own(manifest) if strategy is None else variants.read(strategy)
-    read = [networks.read(name) for name in models]
+    read = [variants.read_network(name) for name in models]
     return points.sweep(manifest, wanted, [variant], files.problems, models=read, is_weak=is_weak)
 
 

@@ -8,11 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.scaling import table
+from imagenet_operator.scaling.points import Point, Size
 from imagenet_operator.scaling.table import Measured, Row, rows
 
 SPEEDS = st.floats(1e-3, 1e9)
+
+
+def measured(
+    strategy: str,
+    workers: int,
+    seconds: float,
+    images_per_second: float | None = None,
+    top1: float | None = None,
+    network: str = "",
+    model_bytes: int | None = None,
+    gpus: int | None = None,
+) -> Measured:
+    each = None if gpus is None else gpus // workers
+    point = Point(strategy, Size(workers, each), {}, network)
+    return Measured(point, seconds, images_per_second, top1, model_bytes)
+
+
 MEASURED = st.builds(
-    Measured,
+    measured,
     strategy=st.sampled_from("abc"),
     workers=st.integers(1, 10_000),
     seconds=st.floats(0, 1e6),
@@ -22,11 +40,11 @@ MEASURED = st.builds(
 
 
 def point(workers: int, speed: float | None, strategy: str = "horovod") -> Measured:
-    return Measured(strategy, workers, 60, speed)
+    return measured(strategy, workers, 60, speed)
 
 
 def speedups(*measured: Measured) -> list[tuple[int, float | None, float | None]]:
-    return [(row.measured.workers, row.speedup, row.efficiency) for row in rows(measured)]
+    return [(row.measured.point.workers, row.speedup, row.efficiency) for row in rows(measured)]
 
 
 @pytest.mark.parametrize(
@@ -62,13 +80,16 @@ def test_a_point_is_the_measure_only_if_none_with_fewer_workers_was_to_be(
 ) -> None:
     found = rows([point(2, 200), point(4, 300), point(2, 90, "single")], {"horovod": planned})
 
-    assert [(row.measured.workers, row.speedup, row.efficiency) for row in found[:2]] == expected
+    assert [
+        (row.measured.point.workers, row.speedup, row.efficiency) for row in found[:2]
+    ] == expected
     assert found[2].speedup == 2, "another strategy is its own measure"
 
 
 def test_each_strategy_is_its_own_measure() -> None:
     found = rows([point(2, 100, "b"), point(2, 90, "a"), point(1, 50, "b"), point(1, 60, "a")])
-    assert [(row.measured.strategy, row.measured.workers, row.speedup) for row in found] == [
+    places = [(row.measured.point, row.speedup) for row in found]
+    assert [(point.strategy, point.workers, speedup) for point, speedup in places] == [
         ("b", 1, 1),
         ("b", 2, 2),
         ("a", 1, 1),
@@ -76,17 +97,17 @@ def test_each_strategy_is_its_own_measure() -> None:
     ]
 
 
-@given(st.lists(MEASURED, unique_by=lambda item: (item.strategy, item.workers)))
+@given(st.lists(MEASURED, unique_by=lambda item: (item.point.strategy, item.point.workers)))
 def test_no_point_is_lost_and_none_is_better_than_its_speed(measured: list[Measured]) -> None:
     found = rows(measured)
     assert sorted(map(id, measured)) == sorted(id(row.measured) for row in found)
     for row in found:
         assert (row.speedup is None) == (row.efficiency is None)
         if row.efficiency is not None and row.speedup is not None:
-            assert row.efficiency * row.measured.workers == pytest.approx(row.speedup)
+            assert row.efficiency * row.measured.point.workers == pytest.approx(row.speedup)
     firsts: dict[str, Row] = {}
     for row in found:
-        firsts.setdefault(row.measured.strategy, row)
+        firsts.setdefault(row.measured.point.strategy, row)
     for row in firsts.values():
         assert row.efficiency in (None, pytest.approx(1))
 
@@ -94,13 +115,13 @@ def test_no_point_is_lost_and_none_is_better_than_its_speed(measured: list[Measu
 @given(SPEEDS, st.integers(1, 100), st.integers(1, 100))
 def test_a_speed_in_proportion_is_ideal(speed: float, few: int, many: int) -> None:
     for row in rows([point(few, speed * few, "a"), point(few + many, speed * (few + many), "a")]):
-        assert row.speedup == pytest.approx(row.measured.workers)
+        assert row.speedup == pytest.approx(row.measured.point.workers)
 
 
 def test_each_network_has_a_baseline_of_its_own() -> None:
     found = rows(
         [
-            Measured("horovod", number, 60, speed * number, network=network)
+            measured("horovod", number, 60, speed * number, network=network)
             for network, speed in (("alexnet", 100), ("vgg", 10))
             for number in (1, 2)
         ]
@@ -110,9 +131,9 @@ def test_each_network_has_a_baseline_of_its_own() -> None:
 
 ROWS = rows(
     [
-        Measured("parameterServer", 1, 61, 1234.567, 0.97222),
-        Measured("parameterServer", 16, 7, 12345.6789),
-        Measured("single", 1, 60),
+        measured("parameterServer", 1, 61, 1234.567, 0.97222),
+        measured("parameterServer", 16, 7, 12345.6789),
+        measured("single", 1, 60),
     ]
 )
 NUMBERS = st.none() | st.floats(0, 1e9)
@@ -120,7 +141,7 @@ ANY_ROWS = st.lists(
     st.builds(
         Row,
         st.builds(
-            Measured,
+            measured,
             st.sampled_from(["single", "horovod:TensorFlow", 'a,"b"']),
             st.integers(1, 10_000),
             st.floats(0, 1e6),
@@ -153,7 +174,7 @@ def test_markdown_is_a_table_with_numbers_on_the_right() -> None:
 
 def test_a_slow_speed_keeps_a_decimal() -> None:
     slow = table.as_markdown(
-        rows([Measured("single", 1, 60, 9.94), Measured("horovod", 1, 60, 10)])
+        rows([measured("single", 1, 60, 9.94), measured("horovod", 1, 60, 10)])
     )
     assert [line.split(" | ")[3] for line in slow.splitlines()[2:]] == ["9.9", "10"]
 
@@ -170,8 +191,8 @@ def test_csv_has_plain_numbers_and_gaps() -> None:
 def test_networks_have_columns_of_their_own() -> None:
     found = rows(
         [
-            Measured("horovod", 1, 60, 100, 0.5, "alexnet", 244_000_000),
-            Measured("horovod", 2, 60, 190, 0.5, "alexnet"),
+            measured("horovod", 1, 60, 100, 0.5, "alexnet", 244_000_000),
+            measured("horovod", 2, 60, 190, 0.5, "alexnet"),
         ]
     )
     assert table.as_text(found).splitlines() == [
@@ -187,7 +208,7 @@ def test_networks_have_columns_of_their_own() -> None:
 
 
 def test_gpus_have_a_column_and_count_for_the_efficiency() -> None:
-    found = rows([Measured("single", 1, 60, 100, gpus=1), Measured("single", 1, 60, 390, gpus=4)])
+    found = rows([measured("single", 1, 60, 100, gpus=1), measured("single", 1, 60, 390, gpus=4)])
     assert table.as_text(found).splitlines() == [
         "strategy  workers  GPUs  time, s  images/s  speedup  efficiency  top-1",
         "single          1     1       60       100     1.00        100%      -",
@@ -197,7 +218,7 @@ def test_gpus_have_a_column_and_count_for_the_efficiency() -> None:
 
 
 def test_cpus_in_place_of_gpus_are_labelled() -> None:
-    found = rows([Measured("single", 1, 60, 100, gpus=0)])
+    found = rows([measured("single", 1, 60, 100, gpus=0)])
     assert table.as_text(found).splitlines()[-1] == table.STAND_IN
     assert table.as_markdown(found).splitlines()[-1] == table.STAND_IN
     assert table.as_csv(found).splitlines()[1:] == ["single,1,60,100,1.0,1.0,,0"]

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import parse, validate
-from imagenet_operator.api.compatibility import COMBINATIONS
 from imagenet_operator.scaling import variants
 from imagenet_operator.scaling.variants import UnknownVariant, Variant
+from imagenet_spec.resource.compatibility import COMBINATIONS
+from imagenet_spec.validate import parse, validate
 from support import job_table
 
 SERVERS: dict[str, Any] = {"kvStore": "dist_sync", "servers": {"replicas": 2}}

@@ -28,7 +28,8 @@ import math
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -36,7 +37,6 @@ from typing import Any, Final, Self
 import aiohttp
 import orjson
 
-from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import metrics
 from imagenet_operator.clusters.kubernetes.login import (
@@ -44,6 +44,7 @@ from imagenet_operator.clusters.kubernetes.login import (
     Credentials,
     NoConnection,
 )
+from imagenet_spec.resource.base import Manifest
 
 LOGGER = logging.getLogger(__name__)
 
@@ -63,7 +64,13 @@ REQUEST_SECONDS: Final = 30.0
 NO_LEASE: Final = "NoLease"
 """The reason of requests that were not sent, because this process may not be the leader."""
 
+SILENT: Final = "Silent"
+"""The reason of a log's connection on which nothing came for so long as was allowed."""
+
 _CONNECT_SECONDS: Final = 10.0
+_CLOSE_SECONDS: Final = 2.0
+"""How long the end of a websocket waits for the other end's."""
+
 _KEPT_OPEN_SECONDS: Final = 75.0
 """The API server closes connections that are idle for 90 s; a new one costs more than a request."""
 
@@ -97,11 +104,7 @@ class ApiError(ClusterError):
     """The API server refused a request, or did not answer.
 
     Attributes:
-        request: Its verb and path.
         code: The HTTP status; 0 if there was no answer.
-        reason: The API server's reason, such as ``AlreadyExists``.
-        message: The explanation.
-        fields: The invalid fields of what was sent.
     """
 
     def __init__(
@@ -135,9 +138,6 @@ class Answer:
 
     Attributes:
         code: The HTTP status; 0 if there was no answer.
-        text: The content.
-        retry_after: The header of that name.
-        error: Why there was no answer.
     """
 
     code: int
@@ -174,12 +174,7 @@ class Retries:
 
 
 def retry_pause(answer: Answer, sent: int) -> float:
-    """Return the seconds to wait before a request is sent again.
-
-    Args:
-        answer: Its last answer.
-        sent: How often it was sent.
-    """
+    """Return the seconds to wait before a request is sent again."""
     asked = answer.retry_after
     if asked is not None and asked.isdecimal():
         return min(float(asked), LONGEST_PAUSE)
@@ -212,11 +207,7 @@ TIMES = LeaseTimes()
 
 
 class Fence:
-    """Whether requests that change something may be sent, by the age of the lease's renewal.
-
-    Args:
-        times: The times of the lease.
-    """
+    """Whether requests that change something may be sent, by the age of the lease's renewal."""
 
     def __init__(self, times: LeaseTimes = TIMES) -> None:
         self._times = times
@@ -227,8 +218,7 @@ class Fence:
     def extend(self, renewed_at: float) -> None:
         """Move the fence.
 
-        Args:
-            renewed_at: When the request that renewed the lease was about to be sent.
+        It counts from the time when the request that renewed the lease was about to be sent.
         """
         self._renewed_at = renewed_at
 
@@ -248,7 +238,7 @@ class Fence:
     ) -> Answer:
         """Return the answer of a request that the fence has admitted.
 
-        Whoever waits for it may be cancelled. The request goes on then, because its answer says
+        The waiting task may be cancelled. The request goes on then, because its answer says
         that the API server will not carry it out any more.
 
         Args:
@@ -288,9 +278,7 @@ class Fence:
 class Client:
     """Requests to one API server, while it is entered.
 
-    Args:
-        connection: Its address and the login.
-        fence: Admits requests that change something; without one, all are sent.
+    The fence admits requests that change something; without one, all are sent.
     """
 
     def __init__(self, connection: Connection, fence: Fence | None = None) -> None:
@@ -298,6 +286,7 @@ class Client:
         self._fence = fence
         self._session: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
+        self._sockets: aiohttp.ClientSession | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._retries = Retries()
 
@@ -306,6 +295,7 @@ class Client:
         await self._connection.credentials()
         self._session = self._new_session(AT_ONCE)
         self._streams = self._new_session(0)
+        self._sockets = self._new_session(0, self._refuse_upgrade)
         return self
 
     async def __aexit__(
@@ -314,11 +304,15 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._session is not None and self._streams is not None
-        await self._session.close()
-        await self._streams.close()
+        for session in (self._session, self._streams, self._sockets):
+            assert session is not None
+            await session.close()
 
-    def _new_session(self, limit: int) -> aiohttp.ClientSession:
+    def _new_session(
+        self,
+        limit: int,
+        judge: Callable[[aiohttp.ClientResponse], Awaitable[None]] | None = None,
+    ) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=_KEPT_OPEN_SECONDS),
             proxy=self._connection.proxy,
@@ -329,15 +323,11 @@ class Client:
                 "User-Agent": "imagenet-operator",
             },
             auto_decompress=False,
+            raise_for_status=judge or False,
         )
 
     async def get(self, path: str, accept: str = _JSON, **parameters: str) -> Manifest:
         """Return the object or collection at a path.
-
-        Args:
-            path: Of an object, or of a collection.
-            accept: The media type.
-            **parameters: The query.
 
         Raises:
             ApiError: It does not exist, or cannot be read.
@@ -345,15 +335,7 @@ class Client:
         return await self._request("GET", path, parameters=parameters, accept=accept)
 
     async def text(self, path: str, **parameters: str) -> str:
-        """Return the text at a path, such as a log.
-
-        Args:
-            path: Of the text.
-            **parameters: The query.
-
-        Raises:
-            ApiError: It does not exist, or cannot be read.
-        """
+        """Return the text at a path, such as a log."""
         answer = await self._answer("GET", path, parameters=parameters, accept="*/*")
         return answer.text.decode("utf-8", "replace")
 
@@ -363,11 +345,6 @@ class Client:
         """Yield a collection in pages, so that no answer is huge; `items` is always a list.
 
         The next page is requested before the current one is read.
-
-        Args:
-            path: Of the collection.
-            accept: The media type.
-            **parameters: The query.
 
         Raises:
             ApiError: It cannot be read.
@@ -396,11 +373,6 @@ class Client:
 
     async def create(self, path: str, manifest: Manifest, **parameters: str) -> Manifest:
         """Create an object, and return it as it is stored.
-
-        Args:
-            path: Of its collection.
-            manifest: The object.
-            **parameters: The query.
 
         Raises:
             ApiError: It exists already (code 409), or is refused.
@@ -527,7 +499,6 @@ class Client:
     async def _exchange(
         self, end: float, verb: str, path: str, credentials: Credentials, **parts: Any
     ) -> Answer:
-        """Send a request, and return its answer, which must come before a time."""
         assert self._session is not None, "the client is not entered"
         try:
             # aiohttp's own total timeout rounds up to whole seconds. If this process was stopped
@@ -554,28 +525,58 @@ class Client:
     ) -> AsyncGenerator[tuple[str, Manifest]]:
         """Yield the events of a collection, as type and object, until the server ends the watch.
 
-        Args:
-            path: Of the collection.
-            silence: Seconds without data after which the connection counts as lost.
-            **parameters: The query, with the resource version to begin after.
+        A connection without data for `silence` seconds counts as lost. The query has the resource
+        version to begin after.
 
         Raises:
             ApiError: It cannot be watched (code 410: not from that version), or the connection is
                 lost.
         """
+        query = {"watch": "true", "allowWatchBookmarks": "true", **parameters}
+        async with aclosing(self._stream("WATCH", path, silence, {}, query)) as lines:
+            async for line in lines:
+                if not line.endswith(b"\n"):
+                    # The server ended the watch within an event, which the next one has.
+                    return
+                try:
+                    event: dict[str, Any] = orjson.loads(line)
+                except orjson.JSONDecodeError as error:
+                    raise ApiError(f"WATCH {path}", 0, "Unreachable", _said(error)) from error
+                yield event["type"], event["object"]
+
+    def lines(self, path: str, silence: float, **parameters: str) -> AsyncGenerator[bytes]:
+        """Return the text at a path by lines with their line breaks, until the server ends it.
+
+        The last line has no line break if the text does not end with one. A connection without
+        data for `silence` seconds counts as lost.
+
+        Raises:
+            ApiError: It cannot be read, or the connection is lost; the reason of a silence is
+                `SILENT`.
+        """
+        return self._stream("GET", path, silence, {"Accept": "*/*"}, parameters)
+
+    async def _stream(
+        self,
+        verb: str,
+        path: str,
+        silence: float,
+        headers: dict[str, str],
+        parameters: Mapping[str, str],
+    ) -> AsyncGenerator[bytes]:
+        """Yield an answer by lines; `verb` names the request in errors and metrics."""
         assert self._streams is not None, "the client is not entered"
-        what = f"WATCH {path}"
+        what = f"{verb} {path}"
         timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=silence)
-        parameters = {"watch": "true", "allowWatchBookmarks": "true", **parameters}
         credentials = await self._credentials(what)
         try:
             async with self._streams.get(
                 self._url(path),
                 params=parameters,
                 timeout=timeout,
-                **self._authorized(credentials, {}),
+                **self._authorized(credentials, headers),
             ) as response:
-                metrics.REQUESTS.labels("WATCH", str(response.status)).inc()
+                metrics.REQUESTS.labels(verb, str(response.status)).inc()
                 if response.status == UNAUTHORIZED:
                     await self._renewed(credentials)
                 if response.status >= 400:
@@ -584,11 +585,51 @@ class Client:
                 async for block in response.content.iter_any():
                     *lines, rest = (rest + block).split(b"\n")
                     for line in lines:
-                        event: dict[str, Any] = orjson.loads(line)
-                        yield event["type"], event["object"]
-        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
-            metrics.REQUESTS.labels("WATCH", "none").inc()
-            raise ApiError(what, 0, "Unreachable", _said(error)) from error
+                        yield line + b"\n"
+                if rest:
+                    yield rest
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            metrics.REQUESTS.labels(verb, "none").inc()
+            # A connection that cannot be opened ends with another timeout.
+            is_silent = isinstance(error, aiohttp.SocketTimeoutError)
+            reason = SILENT if is_silent else "Unreachable"
+            raise ApiError(what, 0, reason, _said(error)) from error
+
+    async def websocket(
+        self, path: str, protocol: str, **parameters: str
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a websocket of a subprotocol, and return it.
+
+        Raises:
+            ApiError: It is refused, or there is no answer.
+        """
+        assert self._sockets is not None, "the client is not entered"
+        what = f"CONNECT {path}"
+        for left in (1, 0):
+            credentials = await self._credentials(what)
+            try:
+                opened: aiohttp.ClientWebSocketResponse = await self._sockets.ws_connect(
+                    self._url(path),
+                    params=parameters,
+                    protocols=(protocol,),
+                    max_msg_size=0,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS),
+                    # The kubelet serves no JSON there, and refuses who asks for it.
+                    **self._authorized(credentials, {"Accept": "*/*"}),
+                )
+                return opened
+            except ApiError as error:
+                if error.code != UNAUTHORIZED or not left or not await self._renewed(credentials):
+                    raise
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise ApiError(what, 0, "Unreachable", _said(error)) from error
+        raise AssertionError("the second try returns or raises")
+
+    async def _refuse_upgrade(self, response: aiohttp.ClientResponse) -> None:
+        """Raise what the API server says, which `ws_connect` would drop."""
+        if response.status >= BAD_REQUEST:
+            what = f"CONNECT {response.url.path}"
+            raise self._api_error(what, response.status, await response.read())
 
     def _url(self, path: str) -> str:
         # A gateway may serve the API below a path.

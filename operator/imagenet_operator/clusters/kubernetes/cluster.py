@@ -1,6 +1,6 @@
 """A Kubernetes cluster: the caches that a reconcile reads, and the requests that it sends.
 
-Reads come from the caches, or from the API server if a decision needs that (`read_consistency`).
+Reads come from the caches, or from the API server if a decision needs that (`reconciler`).
 Writes go to the API server. Their answers go into the caches at once, so the next reconcile never
 sees less than this one did.
 """
@@ -11,12 +11,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob, stored
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.interface import AlreadyExists, Conflict, JobKey
-from imagenet_operator.clusters.kubernetes import last_lines, nodes, objects
-from imagenet_operator.clusters.kubernetes.capacity_lock import CapacityLock
+from imagenet_operator.clusters.kubernetes import capacity, diagnostics, objects
+from imagenet_operator.clusters.kubernetes.capacity import CapacityLock
 from imagenet_operator.clusters.kubernetes.client import (
     FORBIDDEN,
     NOT_FOUND,
@@ -24,14 +21,17 @@ from imagenet_operator.clusters.kubernetes.client import (
     ApiError,
     Client,
 )
+from imagenet_operator.clusters.kubernetes.diagnostics import ObjectEvents
 from imagenet_operator.clusters.kubernetes.dry_run import DryRuns
-from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
-from imagenet_operator.clusters.kubernetes.object_events import ObjectEvents
-from imagenet_operator.clusters.kubernetes.objects import Cache, Entry
+from imagenet_operator.clusters.kubernetes.objects import Cache, Entry, NamedClaims
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
-from imagenet_operator.clusters.kubernetes.sharers import Sharers
+from imagenet_operator.clusters.kubernetes.stored_jobs import Sharers
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Capacity, Event, Patch, Reference
+from imagenet_spec import stored
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.base import Manifest
+from imagenet_spec.resource.status import Status
 
 LOGGER = logging.getLogger(__name__)
 
@@ -58,24 +58,11 @@ class KubernetesCluster:
     """The `Cluster` of a Kubernetes API server.
 
     Beside the interface it has what only this cluster needs: live reads (`refresh`, `refresh_job`,
-    `named_claims`, `recheck_foreign`), since the caches lag.
-
-    Args:
-        client: Of the API server.
-        recorder: Sends events.
-        enqueue: Called with each job whose children or nodes changed, and whether that may be
-            debounced.
+    `named_claims`, `recheck_foreign`), since the caches lag. A request that is refused, or has no
+    answer, is an `ApiError`.
 
     Attributes:
-        jobs: The cache of jobs.
-        children: Kind → the cache of that kind.
-        nodes: The cache of nodes.
         knows_nodes: Whether the nodes are known; the operator may lack the right to list them.
-        capacity_lock: The free capacity, for one gang at a time.
-        named_claims: Claims of any owner, by name.
-        object_events: The Events of pods and Jobs that wait.
-        sharers: The jobs that share datasets.
-        dry_runs: What the API server says of the pods of new jobs.
     """
 
     def __init__(
@@ -140,11 +127,7 @@ class KubernetesCluster:
         return frozenset(pod.node for pod in pods if pod.node and pod.node not in self._reachable)
 
     async def refresh_job(self, key: JobKey) -> None:
-        """Read a job from the API server into the cache.
-
-        Raises:
-            ApiError: It cannot be read.
-        """
+        """Read a job from the API server into the cache."""
         known = self.jobs.get(*key)
         try:
             self.jobs.put(await self._client.get(objects.JOB.path(*key)), silently=True)
@@ -155,11 +138,7 @@ class KubernetesCluster:
                 self.jobs.drop(key, known.uid)
 
     async def refresh(self, key: JobKey) -> None:
-        """Read a job, and after it everything around it, from the API server into the caches.
-
-        Raises:
-            ApiError: It cannot be read.
-        """
+        """Read a job, and after it everything around it, from the API server into the caches."""
         await self.refresh_job(key)
         await asyncio.gather(
             self.recheck_foreign(key),
@@ -187,11 +166,7 @@ class KubernetesCluster:
         cache.replace(entries, int(version), known, silently=True)
 
     async def recheck_foreign(self, key: JobKey) -> None:
-        """Read again the objects of other owners that have names that a job needs.
-
-        Raises:
-            ApiError: It cannot be read.
-        """
+        """Read again the objects of other owners that have names that a job needs."""
         held = list(self._foreign.get(key, ()))
         await asyncio.gather(*(self._read_holder(key, kind, name) for kind, name in held))
 
@@ -234,7 +209,7 @@ class KubernetesCluster:
     def _node_changed(self, name: str) -> None:
         node = self.nodes.get("", name)
         was_reachable = name in self._reachable
-        if node is not None and nodes.is_reachable(node.manifest()):
+        if node is not None and capacity.is_reachable(node.manifest()):
             self._reachable.add(name)
         else:
             self._reachable.discard(name)
@@ -243,14 +218,7 @@ class KubernetesCluster:
                 self._enqueue(job, False)
 
     async def free_capacity(self, job: ImageNetJob) -> Capacity | None:
-        """Return the free capacity of each node; None if the operator may not list nodes or pods.
-
-        Args:
-            job: The job that asks; what is reserved for it is free.
-
-        Raises:
-            ApiError: It cannot be read.
-        """
+        """Return the free capacity of each node; None without the right to list nodes or pods."""
         if not self.knows_nodes:
             return None
         try:
@@ -261,14 +229,9 @@ class KubernetesCluster:
             return None
 
     async def last_lines(self, job: ImageNetJob, after: Status) -> Event | None:
-        """Return an event with the last lines of the member that failed first, if a status says so.
-
-        Args:
-            job: With its recorded status.
-            after: The new one.
-        """
-        member = last_lines.failed_member(job.status, after)
-        return None if member is None else await last_lines.read(self._client, job, member)
+        """Return an event with the last lines of the member that failed first, if one did."""
+        member = diagnostics.failed_member(job.status, after)
+        return None if member is None else await diagnostics.last_lines(self._client, job, member)
 
     # ------------------------------------------------------------------ writes
 
@@ -296,11 +259,7 @@ class KubernetesCluster:
             cache.put(made, silently=True)
 
     async def delete(self, job: ImageNetJob, reference: Reference) -> None:
-        """Delete an object, and its dependents after it.
-
-        Raises:
-            ApiError: It is refused.
-        """
+        """Delete an object, and its dependents after it."""
         kind = objects.BY_NAME[reference.kind]
         options = {
             "apiVersion": "v1",
@@ -320,11 +279,7 @@ class KubernetesCluster:
             self.children[kind.name].put(answer, silently=True)
 
     async def patch(self, job: ImageNetJob, patch: Patch) -> None:
-        """Merge a patch into an object.
-
-        Raises:
-            ApiError: It is refused.
-        """
+        """Merge a patch into an object."""
         cache = self.children[patch.kind]
         if patch.kind == objects.POD.name:
             # The only patch of a pod removes its scheduling gate.
@@ -405,7 +360,7 @@ def job_of_child(item: Manifest) -> JobKey | None:
 def _is_about_content(error: ApiError) -> bool:
     """Whether a status is refused for its size or its values.
 
-    The API server limits a request, and etcd an object, each with an answer of its own.
+    The API server limits a request, and etcd an object, each with another answer.
     """
     is_too_large = re.search(r"too (large|long)|larger than max", error.message) is not None
     return error.code in (TOO_LARGE, UNPROCESSABLE) or is_too_large

@@ -14,15 +14,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.objects import POD
-from imagenet_operator.errors import InvalidJob, InvalidTemplate
 from imagenet_operator.manifests import labels, preview
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.reconcile.policies import waiting
+from imagenet_spec.errors import InvalidJob, InvalidTemplate
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.base import Manifest
 
 _UNSUPPORTED: Final = "does not support dry run"
 """The API server's words about a webhook that does not declare to be free of side effects."""
@@ -48,11 +48,7 @@ class Verdict:
 
 
 class DryRuns:
-    """The dry runs of jobs, and what came of them.
-
-    Args:
-        client: Of the API server.
-    """
+    """The dry runs of jobs, and what came of them."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -71,10 +67,6 @@ class DryRuns:
 
     async def run(self, job: ImageNetJob, settings: Settings) -> Verdict:
         """Send one pod of each role, and return what the API server says of them.
-
-        Args:
-            job: The job.
-            settings: Those of its manifests.
 
         Raises:
             ApiError: It cannot say now.

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.kubernetes import metrics
 from imagenet_operator.clusters.kubernetes.client import (
     NOT_FOUND,
@@ -38,7 +37,8 @@ from imagenet_operator.clusters.kubernetes.client import (
     LeaseTimes,
 )
 from imagenet_operator.clusters.kubernetes.objects import LEASE
-from imagenet_operator.errors import ImageNetJobError
+from imagenet_spec.errors import ImageNetJobError
+from imagenet_spec.resource.base import Manifest
 
 LOGGER = logging.getLogger(__name__)
 

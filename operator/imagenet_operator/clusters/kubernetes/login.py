@@ -40,8 +40,8 @@ from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import ConfigNode, FileOrData
 from yarl import URL
 
-from imagenet_operator.api.load import documents
-from imagenet_operator.errors import ImageNetJobError, UnreadableManifest
+from imagenet_spec.errors import ImageNetJobError, UnreadableManifest
+from imagenet_spec.load import documents
 
 LOGGER = logging.getLogger(__name__)
 
@@ -273,7 +273,7 @@ def find(environment: Mapping[str, str] = os.environ) -> Connection:
     if host and (SERVICE_ACCOUNT / "token").exists():
         port = environment.get("KUBERNETES_SERVICE_PORT") or "443"
         login = _ServiceAccountLogin(SERVICE_ACCOUNT, host, port)
-        return Connection(login.server, login)
+        return Connection(login.server, login, namespace=_own_namespace())
     paths = _kubeconfigs(environment)
     if not any(os.access(path, os.R_OK) for path in paths):
         shown = os.pathsep.join(map(str, paths))
@@ -282,6 +282,27 @@ def find(environment: Mapping[str, str] = os.environ) -> Connection:
             "file that can be read; set KUBECONFIG to the path of one kubeconfig"
         )
     return from_kubeconfig(*paths)
+
+
+def of_user(context: str | None = None, environment: Mapping[str, str] = os.environ) -> Connection:
+    """Return the connection of a user's program: KUBECONFIG's, else that of the service account.
+
+    Without a context's name, it is the current one.
+
+    Raises:
+        NoConnection: There is none, or it cannot be used.
+    """
+    paths = _kubeconfigs(environment)
+    if context is not None or any(os.access(path, os.R_OK) for path in paths):
+        return from_kubeconfig(*paths, name=context)
+    return find(environment)
+
+
+def _own_namespace() -> str:
+    """Return the namespace of the pod that this process runs in."""
+    with contextlib.suppress(OSError):
+        return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
+    return "default"
 
 
 def of_context(name: str, environment: Mapping[str, str] = os.environ) -> Connection:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from imagenet_operator.api.status import Phase
+from imagenet_spec.resource.status import Phase
 
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -133,20 +133,14 @@ LEASE_WRITES = Counter(
 def measure_reconcile(result: str, seconds: float) -> None:
     """Count a reconcile.
 
-    Args:
-        result: success, again or error.
-        seconds: Its duration.
+    The result is success, again or error.
     """
     RECONCILES.labels(result).inc()
     RECONCILE_SECONDS.observe(seconds)
 
 
 def count_jobs(jobs: Iterable[tuple[str, str]]) -> None:
-    """Set the number of jobs in each phase.
-
-    Args:
-        jobs: The namespace and the phase of every job.
-    """
+    """Set the number of jobs in each phase."""
     counted = Count(jobs)
     # A namespace without jobs has no series any more.
     JOBS.clear()
@@ -156,22 +150,14 @@ def count_jobs(jobs: Iterable[tuple[str, str]]) -> None:
 
 
 def set_waiting(jobs: Iterable[tuple[str, str, str]]) -> None:
-    """Set the jobs that do not start.
-
-    Args:
-        jobs: Namespace, name and reason of each.
-    """
+    """Set the jobs that do not start."""
     WAITING.clear()
     for labels in islice(jobs, MOST_WAITING):
         WAITING.labels(*labels).set(1)
 
 
 def set_time(jobs: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
-    """Set the time of jobs.
-
-    Args:
-        jobs: Namespace, name and ``status.time`` of each.
-    """
+    """Set the time of jobs."""
     for gauge in (SECONDS, GOODPUT, GPU_HOURS):
         gauge.clear()
     for namespace, name, time in islice(jobs, MOST_TIMED):
@@ -183,23 +169,15 @@ def set_time(jobs: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
             GPU_HOURS.labels(namespace, name).set(time["gpuHours"])
 
 
-def set_stragglers(found: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
-    """Set the stragglers of jobs.
-
-    Args:
-        found: Namespace, name of the job and an item of ``status.training.stragglers`` for each.
-    """
+def set_stragglers(stragglers: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
+    """Set the stragglers of jobs."""
     STRAGGLERS.clear()
-    for namespace, name, item in islice(found, MOST_STRAGGLERS):
+    for namespace, name, item in islice(stragglers, MOST_STRAGGLERS):
         STRAGGLERS.labels(namespace, name, item["name"], item.get("slot", "")).set(item["factor"])
 
 
 def report_holders(holders: Mapping[str, str]) -> None:
-    """Export the holder of each lease.
-
-    Args:
-        holders: Lease → its holder.
-    """
+    """Export the holder of each lease."""
     LEASE_HOLDER.clear()
     for lease, holder in holders.items():
         LEASE_HOLDER.labels(lease, holder).set(1)

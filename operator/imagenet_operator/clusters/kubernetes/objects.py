@@ -15,7 +15,9 @@ thousand pods only a tenth of that fits into memory. So only the parts are kept 
 sampler and capacity read. A change outside them starts no reconcile.
 """
 
+import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,10 +25,10 @@ from typing import Any, Final
 
 import orjson
 
-from imagenet_operator.api import crd
-from imagenet_operator.api.base import Manifest
-from imagenet_operator.api.job import GROUP, KIND, VERSION
 from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
+from imagenet_spec.resource.base import Manifest
+from imagenet_spec.resource.job import GROUP, KIND, PLURAL, VERSION
 
 LOGGER = logging.getLogger(__name__)
 
@@ -59,15 +61,7 @@ _MAX_TOMBSTONES = 20_000
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind.
-
-    Attributes:
-        name: The manifest's ``kind``.
-        group: The API group, empty for the core's.
-        version: The group's version.
-        plural: The name in URLs.
-        is_namespaced: Whether its objects have a namespace.
-    """
+    """One kind."""
 
     name: str
     group: str
@@ -81,12 +75,7 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
-        """Return the URL's path of a collection, or of one object in it.
-
-        Args:
-            namespace: None for all namespaces, or for a kind without them.
-            name: None for the collection.
-        """
+        """Return the URL's path of a collection, or of one object in it."""
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if namespace is not None and self.is_namespaced:
             parts += ["namespaces", namespace]
@@ -94,7 +83,7 @@ class Kind:
         return "/" + "/".join(parts)
 
 
-JOB = Kind(KIND, GROUP, VERSION, crd.PLURAL)
+JOB = Kind(KIND, GROUP, VERSION, PLURAL)
 NODE = Kind("Node", "", "v1", "nodes", is_namespaced=False)
 POD = Kind("Pod", "", "v1", "pods")
 EVENT = Kind("Event", "", "v1", "events")
@@ -110,6 +99,10 @@ CHILDREN = (
     Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets"),
 )
 """The kinds of a job's children."""
+
+SECRET = Kind("Secret", "", "v1", "secrets")
+QUOTA = Kind("ResourceQuota", "", "v1", "resourcequotas")
+"""Kinds that only a user's client reads, before it submits a job."""
 
 BY_NAME = {kind.name: kind for kind in (JOB, NODE, EVENT, WORKLOAD, LEASE, *CHILDREN)}
 """Every kind by its name."""
@@ -253,12 +246,8 @@ class Stored:
     """One object.
 
     Attributes:
-        uid: Distinguishes it from a successor of the same name.
-        version: Its resource version.
         job: The job that it belongs to by its label; None for one that has no such label.
-        node: The node that it is bound to; None if it is not.
         text: Itself, as JSON, without its resource version.
-        debounce: Whether its change may be debounced.
     """
 
     uid: str
@@ -282,15 +271,10 @@ Entry = tuple[JobKey, Stored]
 class Cache:
     """The known objects of one kind.
 
-    Args:
-        kind: The kind.
-        job_of: Returns the job that an object belongs to.
-        project: Returns the parts of an object to keep.
-        announce: Called with the job of each object whose kept parts changed, and whether that
-            change may be debounced.
-        debounce: Whether the change of an object, as the API server sent it, may be debounced.
-        limit: Bytes of the kept parts of an object. A larger one belongs to no job: none that the
-            operator creates is so large, and users may create many.
+    `project` returns the parts of an object to keep. `announce` gets the job of each object whose
+    kept parts changed, and whether that may be debounced, which `debounce` judges by the object as
+    it was sent. One whose kept parts exceed `limit` bytes belongs to no job: none that the operator
+    creates is so large, and users may create many.
 
     Attributes:
         revision: Grows with every change of what is kept.
@@ -355,9 +339,7 @@ class Cache:
     def put(self, manifest: Manifest, *, silently: bool = False) -> bool:
         """Store an object, unless a newer state is known.
 
-        Args:
-            manifest: The object as the API server sent it.
-            silently: Whether it is not announced, because it answers our own request.
+        `silently` is for the answer to our own request, which is not announced.
 
         Returns:
             Whether its kept parts changed.
@@ -370,7 +352,14 @@ class Cache:
     def entry(self, manifest: Manifest) -> Entry:
         """Return what `put` would store of an object."""
         metadata = manifest["metadata"]
-        text, job = self._text(manifest), self._job_of(manifest)
+        kept = self._project(manifest)
+        described = {
+            name: value for name, value in kept["metadata"].items() if name not in _NOT_KEPT
+        }
+        typed = {"apiVersion": self.kind.api_version, "kind": self.kind.name}
+        # orjson leaves what it returns in a buffer of several times its size; a copy fits.
+        text = bytes(memoryview(orjson.dumps({**typed, **kept, "metadata": described})))
+        job = self._job_of(manifest)
         if self._limit is not None and len(text) > self._limit:
             name = "/".join(_key(metadata))
             LOGGER.warning("%s %s is left out: it has %d bytes", self.kind.name, name, len(text))
@@ -395,7 +384,14 @@ class Cache:
 
     def _take(self, key: JobKey, stored: Stored, silently: bool) -> bool:
         known = self._objects.get(key)
-        self._store(key, known, stored)
+        if known is not None and known.job is not None and known.job != stored.job:
+            self._remove_from_job(known.job, key)
+        if known is not None and known.uid != stored.uid:
+            self._add_tombstone(known.uid, stored.version)
+        self._objects[key] = stored
+        self.revision += known is None or known.text != stored.text
+        if stored.job is not None:
+            self._by_job.setdefault(stored.job, set()).add(key)
         if known is None or known.text != stored.text:
             if not silently:
                 if known is not None and known.job is not None and known.job != stored.job:
@@ -406,12 +402,7 @@ class Cache:
         return False
 
     def delete(self, manifest: Manifest, *, silently: bool = False) -> None:
-        """Remove a deleted object, and leave a tombstone.
-
-        Args:
-            manifest: The object with the resource version of its deletion.
-            silently: Whether that is not announced.
-        """
+        """Remove a deleted object, and leave a tombstone."""
         metadata = manifest["metadata"]
         self._remove(_key(metadata), str(metadata["uid"]), _version(metadata), silently)
 
@@ -429,11 +420,8 @@ class Cache:
     ) -> None:
         """Store a whole list.
 
-        Args:
-            entries: The objects.
-            version: The list's resource version: an older object that is not in it is gone.
-            candidates: Namespaces and names of known objects that would have been in the list.
-            silently: Whether changes are not announced.
+        `candidates` are known objects that would have been in the list. One of them that is not in
+        it, and is older than the list's version, is gone.
         """
         missing = set(candidates)
         for key, stored in entries:
@@ -444,25 +432,6 @@ class Cache:
             known = self._objects.get(key)
             if known is not None and known.version <= version:
                 self._remove(key, known.uid, version, silently)
-
-    def _text(self, manifest: Manifest) -> bytes:
-        kept = self._project(manifest)
-        metadata = {
-            name: value for name, value in kept["metadata"].items() if name not in _NOT_KEPT
-        }
-        typed = {"apiVersion": self.kind.api_version, "kind": self.kind.name}
-        # orjson leaves what it returns in a buffer of several times its size; a copy fits.
-        return bytes(memoryview(orjson.dumps({**typed, **kept, "metadata": metadata})))
-
-    def _store(self, key: JobKey, known: Stored | None, stored: Stored) -> None:
-        if known is not None and known.job is not None and known.job != stored.job:
-            self._remove_from_job(known.job, key)
-        if known is not None and known.uid != stored.uid:
-            self._add_tombstone(known.uid, stored.version)
-        self._objects[key] = stored
-        self.revision += known is None or known.text != stored.text
-        if stored.job is not None:
-            self._by_job.setdefault(stored.job, set()).add(key)
 
     def _remove(self, key: JobKey, uid: str, version: int, silently: bool) -> None:
         self._add_tombstone(uid, version)
@@ -494,3 +463,55 @@ def _key(metadata: Manifest) -> JobKey:
 
 def _version(metadata: Manifest) -> int:
     return int(metadata["resourceVersion"])
+
+
+MAX_CLAIM_AGE_SECONDS: Final = 10.0
+"""How long a claim that was read is used again."""
+
+
+class NamedClaims:
+    """Reads of the claims that jobs name, of any owner.
+
+    The caches hold the operator's own claims alone; any other claim takes a request. Jobs that
+    start together often name one claim, so a claim that was read is used again for a short time.
+
+    That is as safe as a read for each job. The access modes of a claim never change. A claim may be
+    deleted after any read, and then the pods wait for it, whatever the age of the read. An absence
+    is never remembered, nor is a claim that is being deleted.
+    """
+
+    def __init__(
+        self, client: Client, cache: Cache, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client = client
+        self._cache = cache
+        self._clock = clock
+        self._read: dict[JobKey, tuple[float, Manifest]] = {}
+
+    async def read(self, namespace: str, names: Iterable[str]) -> list[Manifest]:
+        """Return the claims with these names; those that do not exist are left out."""
+        oldest = self._clock() - MAX_CLAIM_AGE_SECONDS
+        self._read = {key: read for key, read in self._read.items() if read[0] > oldest}
+        found = await asyncio.gather(*(self._one((namespace, name)) for name in sorted(set(names))))
+        return [claim for claim in found if claim is not None]
+
+    async def _one(self, key: JobKey) -> Manifest | None:
+        if key in self._read:
+            return self._read[key][1]
+        created = self._cache.get(*key)
+        if created is not None and not _is_terminating(claim := created.manifest()):
+            return claim
+        began = self._clock()
+        try:
+            claim = await self._client.get(self._cache.kind.path(*key))
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+            return None
+        if not _is_terminating(claim):
+            self._read[key] = began, claim
+        return claim
+
+
+def _is_terminating(claim: Manifest) -> bool:
+    return "deletionTimestamp" in claim["metadata"]

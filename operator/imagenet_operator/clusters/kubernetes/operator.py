@@ -17,7 +17,6 @@ from typing import Final
 
 import orjson
 
-from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import health, metrics, objects
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
@@ -33,6 +32,7 @@ from imagenet_operator.clusters.sampler import Sampler
 from imagenet_operator.configuration import Configuration
 from imagenet_operator.reconcile.explanation import WAITING_REASONS
 from imagenet_operator.reconcile.sample import Sample
+from imagenet_spec.resource.base import Manifest
 
 LOGGER = logging.getLogger(__name__)
 

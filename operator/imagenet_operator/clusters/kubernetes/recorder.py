@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError, Client
 from imagenet_operator.clusters.kubernetes.objects import EVENT
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Event
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.base import Manifest
 
 LOGGER = logging.getLogger(__name__)
 
@@ -38,13 +38,7 @@ _MOST_SERIES: Final = 1000
 
 @dataclass
 class _Series:
-    """The events of one series.
-
-    Attributes:
-        manifest: The object, as it was queued last.
-        queued_at: When that was.
-        count: How many events there were.
-    """
+    """The events of one series."""
 
     manifest: Manifest
     queued_at: datetime
@@ -56,12 +50,7 @@ def _now() -> datetime:
 
 
 class Recorder:
-    """Sends events one after the other, while `run` runs.
-
-    Args:
-        client: Of the API server.
-        clock: The time.
-    """
+    """Sends events one after the other, while `run` runs."""
 
     def __init__(self, client: Client, clock: Callable[[], datetime] = _now) -> None:
         self._client = client

@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
-from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, ApiError, Client
 from imagenet_operator.clusters.kubernetes.objects import Cache, Entry, Kind
+from imagenet_spec.resource.base import Manifest
 
 LOGGER = logging.getLogger(__name__)
 
@@ -34,12 +34,7 @@ GONE: Final = 410
 class Reflector:
     """Keeps a cache in sync with a collection of the cluster, while `run` runs.
 
-    Args:
-        client: Of the API server.
-        kind: The kind to watch.
-        cache: The cache; reflectors of other namespaces may share it.
-        namespace: The namespace; None for all.
-        selector: A label selector.
+    Reflectors of several namespaces may share a cache.
 
     Attributes:
         synced: Set once the cache holds the first list.
@@ -89,7 +84,10 @@ class Reflector:
                     self._version = None
                 if error.code == FORBIDDEN:
                     self.answered.set()
-                self._complain(error)
+                if str(error) != self._complaint:
+                    level = logging.INFO if error.code == GONE else logging.WARNING
+                    LOGGER.log(level, "watch of %s: %s", self.name, error)
+                    self._complaint = str(error)
                 delay = min(FIRST_DELAY * 2.0 ** min(self._failures, 16), LONGEST_DELAY)
                 self._failures += 1
                 await asyncio.sleep(delay * random.uniform(0.5, 1))
@@ -106,13 +104,6 @@ class Reflector:
         if self._complaint is not None:
             LOGGER.info("watch of %s: works again", self.name)
             self._complaint = None
-
-    def _complain(self, error: ApiError) -> None:
-        """Log an error, unless it repeats."""
-        if str(error) != self._complaint:
-            level = logging.INFO if error.code == GONE else logging.WARNING
-            LOGGER.log(level, "watch of %s: %s", self.name, error)
-            self._complaint = str(error)
 
     async def _list(self) -> None:
         entries: list[Entry] = []

@@ -6,9 +6,7 @@ jobs. It forgets jobs that are gone. If kopf has not reported a change that the 
 kopf's watch is dead, and `health` says so.
 
 If the jobs of a namespace may not be listed, it was deleted, with the operator's Role in it. It
-holds up no other namespace, as long as one can be listed. If it comes back, kopf does not report
-its jobs, because kopf never watches again what it was denied. So `health` then has the process
-restarted.
+holds up no other namespace, as long as one can be listed. kopf asks again until it may watch.
 """
 
 import asyncio
@@ -18,11 +16,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import FORBIDDEN, ApiError, Client
 from imagenet_operator.clusters.kubernetes.objects import Cache
+from imagenet_spec.resource.base import Manifest
 
 LOGGER = logging.getLogger(__name__)
 

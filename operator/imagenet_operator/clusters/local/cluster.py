@@ -16,7 +16,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.jobs import JobController
@@ -29,19 +28,13 @@ from imagenet_operator.clusters.local.objects import (
     timestamp,
 )
 from imagenet_operator.reconcile.types import Capacity, Event, Manifest, Patch, Reference
+from imagenet_spec.resource import ImageNetJob
 
 _KINDS = ("Pod", "Job", "Service", "PersistentVolumeClaim")
 
 
 class LocalCluster:
-    """This machine as a cluster for one job.
-
-    Args:
-        machine: What it may give to pods.
-        save: Stores the job with its status.
-        show_event: Shows an event of the job with this status to the user.
-        changed: Called after a pod has started or ended, an object is gone, or `wake` was called.
-    """
+    """This machine as a cluster for one job."""
 
     def __init__(
         self,
@@ -73,7 +66,14 @@ class LocalCluster:
                 self._settle()
                 self._happened.clear()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._happened.wait(), self._next_due())
+                    dues = []
+                    if (kill_at := self._kubelet.kill_at()) is not None:
+                        dues.append(kill_at - time.monotonic())
+                    if self._job_wake is not None:
+                        dues.append((self._job_wake - datetime.now(UTC)).total_seconds())
+                    await asyncio.wait_for(
+                        self._happened.wait(), max(0.0, min(dues)) if dues else None
+                    )
         finally:
             loop.remove_reader(self._selector)
 
@@ -150,9 +150,7 @@ class LocalCluster:
 
         Pods that mount a claim go first: a worker may save a checkpoint, and needs its servers.
 
-        Args:
-            grace: The seconds that a pod gets between SIGTERM and SIGKILL.
-            kill_now: Whether to send SIGKILL at once; asked after each `wake`.
+        `grace` is the seconds from SIGTERM to SIGKILL; `kill_now` is asked after each `wake`.
         """
         everyone = self._objects.kind("Pod")
         for wave in ([pod for pod in everyone if pods.claims(pod)], everyone):
@@ -192,7 +190,6 @@ class LocalCluster:
                 item["status"]["phase"] = "Bound"
 
     def _delete(self, item: Manifest) -> None:
-        """Begin to delete an object and its dependents."""
         if is_ending(item):
             return
         item["metadata"]["deletionTimestamp"] = timestamp(datetime.now(UTC))
@@ -257,15 +254,6 @@ class LocalCluster:
                 return not any(name in pods.claims(pod) for pod in self._objects.kind("Pod"))
             case _:
                 return True
-
-    def _next_due(self) -> float | None:
-        """Return the seconds until something is due although no pod ends; None if nothing is."""
-        dues = []
-        if (kill_at := self._kubelet.kill_at()) is not None:
-            dues.append(kill_at - time.monotonic())
-        if self._job_wake is not None:
-            dues.append((self._job_wake - datetime.now(UTC)).total_seconds())
-        return max(0.0, min(dues)) if dues else None
 
 
 def merge(target: dict[str, Any], patch: dict[str, Any]) -> None:

@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_operator.api import ImageNetJob, Manifest
-from imagenet_operator.api.templates import own_program
 from imagenet_operator.clusters.interface import LocalError
+from imagenet_operator.clusters.local import frameworks
 from imagenet_operator.manifests import labels
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.frameworks.descriptor import LocalEnvironment
+from imagenet_spec.names import TRAIN_PROGRAM
+from imagenet_spec.resource import ImageNetJob, Manifest
+from imagenet_spec.resource.templates import own_program
 
 _PROJECT = "imagenet-"
 """The first letters of this project's programs."""
@@ -36,9 +38,7 @@ def of_job(job: ImageNetJob) -> LocalEnvironment | None:
 def of_framework(framework: str, strategy: str = "") -> LocalEnvironment | None:
     """Return the environment that loads a framework's models; None for imagenetctl's own.
 
-    Args:
-        framework: As in result.json.
-        strategy: The strategy in result.json, to train with; empty to load a model.
+    Both are as in result.json. Without a strategy, the environment only loads a model.
 
     Raises:
         LocalError: The framework is unknown.
@@ -57,6 +57,32 @@ def command_of(job: ImageNetJob) -> str | None:
     """
     command = own_program.command(job.spec.training)
     return None if command is None or command.startswith(_PROJECT) else command
+
+
+def has_framework(framework: str) -> bool:
+    """Return whether a framework is installed here, in its own environment or in imagenetctl's."""
+    environment = FRAMEWORKS[framework].environment
+    try:
+        programs(environment).find(TRAIN_PROGRAM, trains=True)
+    except LocalError:
+        return False
+    return environment is not None or frameworks.is_installed(framework)
+
+
+def check_framework(job: ImageNetJob) -> None:
+    """Check that imagenetctl's own environment has the framework of a job that trains there.
+
+    Raises:
+        LocalError: It lacks it; the message has the command that installs it.
+    """
+    framework = job.spec.training.framework
+    has_own = of_job(job) is not None or command_of(job) is not None
+    if has_own or frameworks.is_installed(framework):
+        return
+    program = find_program(TRAIN_PROGRAM, program_folders(os.environ))
+    if program is not None and program.parent == Path(sys.executable).parent:
+        how = frameworks.how_to_install(framework) or "make install"
+        raise LocalError(f"{framework} is not installed in {sys.prefix}; type: {how}")
 
 
 def is_member(pod: Manifest) -> bool:
@@ -85,10 +111,6 @@ class Programs:
     def find(self, name: str, *, trains: bool) -> Path:
         """Return the executable of a program.
 
-        Args:
-            name: A pod's command, such as `imagenet-train`.
-            trains: Whether the pod is a member of an attempt.
-
         Raises:
             LocalError: It is not installed; the message has the command that installs it.
         """
@@ -106,18 +128,26 @@ class Programs:
             if found is None:
                 raise LocalError(
                     f"the program {name!r} is neither beside this Python ({sys.executable}) nor on "
-                    "the PATH; in a checkout of this project type: make install"
+                    "the PATH; in a checkout of this project type: make install, and elsewhere: "
+                    "pip install dist/*.whl, with the wheels of a release"
                 )
             return found
         # The environments of .venv-3.13 are those of .venv: a framework may need another Python.
         names = dict.fromkeys((self.prefix.name, _PYTHON.sub("", self.prefix.name)))
         folders = [self.prefix.with_name(f"{own}{self.training.suffix}") / "bin" for own in names]
         found = find_program(name, folders)
+        framework = frameworks.of_environment(self.training)
+        if found is None and framework is not None and frameworks.is_installed(framework):
+            found = find_program(name, self.own[:1])
         if found is None:
+            absent = f"there is no {folders[-1] / name}"
+            if framework is not None and (command := frameworks.how_to_install(framework)):
+                raise LocalError(
+                    f"{framework} is not installed in {sys.prefix}, and {absent}; type: {command}"
+                )
             raise LocalError(
-                f"{self.training.holds} needs another environment, and there is no "
-                f"{folders[-1] / name}; in a checkout of this project type: make "
-                f"{self.training.target}"
+                f"{self.training.holds} needs another environment, and {absent}; in a checkout of "
+                f"this project type: make {self.training.target}"
             )
         return found
 
@@ -130,11 +160,7 @@ def programs(
 ) -> Programs:
     """Return the programs of this machine.
 
-    Args:
-        training: The environment of an attempt's members; None for imagenetctl's own.
-        variables: The environment variables of imagenetctl, for its PATH.
-        prefix: The folder of imagenetctl's environment; by default the running one.
-        command: The command of the user's own program; None for none.
+    `training` is the environment of an attempt's members, by default imagenetctl's own.
     """
     return Programs(
         program_folders(variables),
@@ -146,12 +172,7 @@ def programs(
 
 
 def find_program(name: str, folders: Sequence[Path]) -> Path | None:
-    """Return a program's path in the first folder that has it; an absolute path stays.
-
-    Args:
-        name: A pod's command, such as `imagenet-train`.
-        folders: The folders to search, in order.
-    """
+    """Return a program's path in the first folder that has it; an absolute path stays."""
     for folder in folders:
         candidate = folder / name  # joining an absolute name drops the folder
         if candidate.is_file() and os.access(candidate, os.X_OK):

@@ -10,13 +10,13 @@ import copy
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.local.objects import is_ending, is_terminal, timestamp
 from imagenet_spec.names import JOB_COMPLETION_INDEX
+from imagenet_spec.resource import Manifest
 
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 _FIRST_DELAY = timedelta(seconds=1)
@@ -29,8 +29,6 @@ class Step:
     """The changes that a Job needs now.
 
     Attributes:
-        create: Pods to create.
-        delete: Pods to delete.
         again_at: When to call again without a change of a pod.
     """
 
@@ -42,9 +40,7 @@ class Step:
 class JobController:
     """Controls one Job.
 
-    Args:
-        job: The Job, whose status is updated.
-        slots: The most pods of one Job that run at the same time, such as the number of cores.
+    `slots` is the most pods of one Job that run at the same time, such as the number of cores.
     """
 
     def __init__(self, job: Manifest, slots: int) -> None:
@@ -59,16 +55,19 @@ class JobController:
         self._failure: tuple[str, str] | None = None
 
     def step(self, pods: Sequence[Manifest], now: datetime) -> Step:
-        """Count the finished pods, update the Job's status, and return the changes it needs.
-
-        Args:
-            pods: All existing pods of the Job.
-            now: The time.
-        """
+        """Count the finished pods, update the Job's status, and return the changes it needs."""
         status = self._job["status"]
         if {"Complete", "Failed"} & {item["type"] for item in status.get("conditions", ())}:
             return Step()
-        self._start_or_suspend(now)
+        suspended = bool(self._spec.get("suspend"))
+        if suspended:
+            status.pop("startTime", None)
+        else:
+            status.setdefault("startTime", timestamp(now))
+        known = any(item["type"] == "Suspended" for item in status.get("conditions", ()))
+        if suspended or known:
+            reason = "JobSuspended" if suspended else "JobResumed"
+            self._set_condition("Suspended", suspended, reason, "", now)
         for pod in pods:
             self._count(pod, now)
         self._judge(now)
@@ -93,7 +92,11 @@ class JobController:
         elif not living and len(self._succeeded) >= self._completions:
             self._set_condition("Complete", True, "CompletionsReached", "", now)
             status["completionTime"] = timestamp(now)
-        return Step(tuple(create), tuple(surplus), self._again_at(due.values(), now))
+        times = [time for time in due.values() if time > now]
+        limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
+        if limit and start:
+            times.append(datetime.fromisoformat(start) + timedelta(seconds=limit))
+        return Step(tuple(create), tuple(surplus), min(times, default=None))
 
     @property
     def _spec(self) -> Manifest:
@@ -108,20 +111,7 @@ class JobController:
     def _completions(self) -> int:
         return int(self._spec.get("completions", 1))
 
-    def _start_or_suspend(self, now: datetime) -> None:
-        status = self._job["status"]
-        suspended = bool(self._spec.get("suspend"))
-        if suspended:
-            status.pop("startTime", None)
-        else:
-            status.setdefault("startTime", timestamp(now))
-        known = any(item["type"] == "Suspended" for item in status.get("conditions", ()))
-        if suspended or known:
-            reason = "JobSuspended" if suspended else "JobResumed"
-            self._set_condition("Suspended", suspended, reason, "", now)
-
     def _count(self, pod: Manifest, now: datetime) -> None:
-        """Count a finished pod once."""
         uid = pod["metadata"]["uid"]
         if uid in self._counted or not is_terminal(pod):
             return
@@ -145,7 +135,6 @@ class JobController:
             self._charged[account] += 1
 
     def _judge(self, now: datetime) -> None:
-        """Decide whether the Job has failed."""
         if self._failure is not None:
             return
         limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
@@ -167,7 +156,6 @@ class JobController:
             )
 
     def _wanted(self) -> int:
-        """Return how many pods should run now."""
         if self._failure is not None or self._spec.get("suspend"):
             return 0
         remaining = self._completions - len(self._succeeded)
@@ -186,13 +174,6 @@ class JobController:
         doublings: int = min(max(self._charged[account] - 1, 0), 20)
         delay: timedelta = _FIRST_DELAY * 2**doublings
         return self._last_failures[account] + min(delay, _LONGEST_DELAY)
-
-    def _again_at(self, due: Iterable[datetime], now: datetime) -> datetime | None:
-        times = [time for time in due if time > now]
-        limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
-        if limit and start:
-            times.append(datetime.fromisoformat(start) + timedelta(seconds=limit))
-        return min(times, default=None)
 
     def _free_indexes(self, living: Sequence[Manifest]) -> list[int]:
         """Return the completion indexes without a pod; any numbers if the Job is not Indexed."""

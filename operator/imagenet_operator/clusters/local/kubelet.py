@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import pid1, pods
 from imagenet_operator.clusters.local.environments import is_member
 from imagenet_operator.clusters.local.machine import Machine
 from imagenet_operator.clusters.local.objects import Objects, is_ending, timestamp
+from imagenet_spec.resource import Manifest
 
 MARK = "IMAGENET_LOCAL_POD_UID"
 """The environment variable of every process of a local pod."""
@@ -37,12 +37,9 @@ class Launch:
     """The command, environment and files of one pod's program.
 
     Attributes:
-        pod: The pod's name, shown in the list of processes.
         uid: The pod's UID, which marks its processes.
         command: Absolute path of the program, then its arguments.
         environment: The whole environment of the program, without the mark.
-        folder: Its current directory.
-        log: The file to which standard output and error are appended.
         shared: File descriptors (locks) that stay open while the pod runs.
     """
 
@@ -156,10 +153,7 @@ class _Running:
 class Kubelet:
     """Runs the pods of one local cluster.
 
-    Args:
-        machine: The resources for the pods.
-        objects: The objects of the cluster.
-        selector: Becomes ready when a pod ends.
+    The selector becomes ready when a pod ends.
     """
 
     def __init__(
@@ -214,16 +208,26 @@ class Kubelet:
                 del self._running[name]
                 self._machine.gpus.release(name)
                 self._machine.addresses.release(name)
-                self._set_terminated(entry, code)
+                pod = entry.pod
+                terminated: Manifest = {
+                    "exitCode": code,
+                    "reason": "Completed" if code == 0 else "Error",
+                    "startedAt": entry.started,
+                    "finishedAt": timestamp(datetime.now(UTC)),
+                }
+                if message := self._message(pod, code):
+                    terminated["message"] = message
+                pod["status"]["phase"] = "Succeeded" if code == 0 else "Failed"
+                reason = "PodCompleted" if code == 0 else "PodFailed"
+                _set_conditions(pod, {"PodScheduled": ("True", None), "Ready": ("False", reason)})
+                _set_container(pod, {"terminated": terminated}, ready=False)
                 ended = True
         return ended
 
     def terminate(self, pod: Manifest, grace: float | None = None) -> None:
         """Terminate a pod: SIGTERM now, SIGKILL after its grace period.
 
-        Args:
-            pod: The pod.
-            grace: The grace period in seconds; None for the pod's own.
+        Without `grace`, the pod's own period counts.
         """
         entry = self._running.get(pod["metadata"]["name"])
         if entry is not None and entry.kill_at is None:
@@ -310,21 +314,6 @@ class Kubelet:
 
     def _log(self, pod: Manifest) -> Path:
         return self._machine.logs / f"{pod['metadata']['name']}.log"
-
-    def _set_terminated(self, entry: _Running, code: int) -> None:
-        pod = entry.pod
-        terminated: Manifest = {
-            "exitCode": code,
-            "reason": "Completed" if code == 0 else "Error",
-            "startedAt": entry.started,
-            "finishedAt": timestamp(datetime.now(UTC)),
-        }
-        if message := self._message(pod, code):
-            terminated["message"] = message
-        pod["status"]["phase"] = "Succeeded" if code == 0 else "Failed"
-        reason = "PodCompleted" if code == 0 else "PodFailed"
-        _set_conditions(pod, {"PodScheduled": ("True", None), "Ready": ("False", reason)})
-        _set_container(pod, {"terminated": terminated}, ready=False)
 
     def _message(self, pod: Manifest, code: int) -> str:
         """Return the termination message, or the end of the log if the pod asks for it."""

@@ -40,11 +40,7 @@ _STOP = "stop that program during this run"
 
 
 class AddressBlock:
-    """The addresses of one run.
-
-    Args:
-        anchor: A socket bound to 127.A.B.1, which holds the claim while it is open.
-    """
+    """The addresses of one run."""
 
     def __init__(self, anchor: socket.socket) -> None:
         self._anchor = anchor
@@ -88,9 +84,7 @@ def claim_addresses(
 ) -> AddressBlock:
     """Claim a block that no other run on this machine holds.
 
-    Args:
-        ports: The ports that pods will listen on, which are checked now.
-        remedies: What to do if a port is in use, if there is a choice.
+    `remedies` say what to do if a port is in use, if there is a choice.
 
     Raises:
         LocalError: Another program listens on one of the ports on all addresses.
@@ -119,15 +113,12 @@ def with_own_ports(text: str) -> str:
 
     TensorFlow's server listens on all addresses of a machine, whatever TF_CONFIG says. So the
     second worker would find its port in use. Every worker computes the same ports.
-
-    Args:
-        text: The value of a variable, with addresses as 127.A.B.C:PORT.
     """
     return _LISTENER.sub(_own_port, text)
 
 
-def _own_port(found: re.Match[str]) -> str:
-    host, port = found.groups()
+def _own_port(address: re.Match[str]) -> str:
+    host, port = address.groups()
     # Below the ephemeral ports, and above the members' ports in a cluster.
     return f"{host}:{20_000 + (int(IPv4Address(host)) + int(port)) % 12_000}"
 
@@ -168,8 +159,7 @@ GPU_RESOURCE = "nvidia.com/gpu"
 class Gpus:
     """Allocates GPUs to pods.
 
-    Args:
-        devices: Identifiers for CUDA_VISIBLE_DEVICES, usually "0", "1", ….
+    The devices are identifiers for CUDA_VISIBLE_DEVICES, usually "0", "1", ….
     """
 
     def __init__(self, devices: tuple[str, ...]) -> None:
@@ -204,10 +194,7 @@ def find_gpus(
 ) -> tuple[str, ...]:
     """Return the GPUs that a run may use.
 
-    Args:
-        requested: The value of `--gpus`, or None.
-        environment: The environment of imagenetctl.
-        devices: The folder of the device nodes, /dev.
+    `requested` is the value of `--gpus`, `devices` the folder of the device nodes.
 
     Raises:
         LocalError: More are requested than the environment allows.
@@ -245,10 +232,7 @@ def _detect(devices: Path) -> int:
 class Volumes:
     """The claims of one working directory.
 
-    Args:
-        root: The folder that holds a folder for each claim.
-        mapped: Claims whose folder is elsewhere, with that folder.
-        secrets: The folder of each Secret.
+    `root` holds a folder for each claim; `mapped` are claims whose folder is elsewhere.
     """
 
     def __init__(
@@ -262,6 +246,10 @@ class Volumes:
     def mapped(self) -> frozenset[str]:
         """The claims whose folder is elsewhere."""
         return frozenset(self._mapped)
+
+    def with_folder(self, claim: str, folder: Path) -> "Volumes":
+        """Return the same volumes, with the folder of a claim elsewhere."""
+        return Volumes(self._root, {**self._mapped, claim: folder}, self.secrets)
 
     def path(self, claim: str) -> Path:
         """Return the folder of a claim, whether it exists or not."""
@@ -326,13 +314,7 @@ class Machine:
     """The resources of this machine for a run.
 
     Attributes:
-        volumes: The claims.
-        addresses: The block of loopback addresses.
-        gpus: The GPUs.
-        programs: Finds the pods' commands.
-        environment: Variables of every pod.
         images: The images that this machine replaces.
-        logs: The folder of the pods' logs.
         scratch: The folder of their emptyDir volumes and termination messages.
         slots: The most pods of one Job at the same time.
         shared: File descriptors that stay open while a pod runs.

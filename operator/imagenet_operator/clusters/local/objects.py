@@ -7,9 +7,9 @@ persisted.
 import uuid
 from datetime import UTC, datetime
 
-from imagenet_operator.api import Manifest
 from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.manifests import labels
+from imagenet_spec.resource import Manifest
 
 
 def timestamp(now: datetime) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from imagenet_operator.api import Manifest, strategies
 from imagenet_operator.clusters.interface import Unsupported
 from imagenet_operator.clusters.local.machine import (
     GPU_RESOURCE,
@@ -20,6 +19,8 @@ from imagenet_operator.clusters.local.machine import (
     with_own_ports,
 )
 from imagenet_operator.manifests.labels import JOB_ROLE
+from imagenet_spec import strategies
+from imagenet_spec.resource import Manifest
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes' default of terminationMessagePath."""
@@ -55,12 +56,8 @@ class Surroundings:
     """The resources of this machine for one pod.
 
     Attributes:
-        environment: Variables besides the manifest's.
         paths: Paths in the container → paths on this machine.
-        address: The pod's own IP.
         peer: (pod, service) → the peer's IP; None if there is no such Service.
-        gpus: The identifiers of its GPUs.
-        node: The name of this machine as a node.
     """
 
     environment: Mapping[str, str]
@@ -73,10 +70,6 @@ class Surroundings:
 
 def check(pod: Manifest, images: frozenset[str]) -> None:
     """Reject a pod that processes cannot replace.
-
-    Args:
-        pod: A pod or a pod template.
-        images: The images that this machine replaces.
 
     Raises:
         Unsupported: It names what is not supported, and what to do instead.
@@ -172,13 +165,7 @@ def ports(pod: Manifest) -> set[int]:
 
 
 def mounts(pod: Manifest, volumes: Volumes, scratch: Path) -> dict[str, Path]:
-    """Return the path of each mount of a pod on this machine.
-
-    Args:
-        pod: The pod.
-        volumes: The folders of claims and Secrets.
-        scratch: The pod's folder for its emptyDir volumes.
-    """
+    """Return the path of each mount of a pod on this machine."""
 
     def folder(volume: Manifest) -> Path:
         if "persistentVolumeClaim" in volume:
@@ -200,22 +187,22 @@ def termination_path(pod: Manifest) -> str:
     return str(container.get("terminationMessagePath", TERMINATION_LOG))
 
 
-def environment(pod: Manifest, given: Surroundings) -> dict[str, str]:
+def environment(pod: Manifest, surroundings: Surroundings) -> dict[str, str]:
     """Return the environment of a pod's program."""
     variables: dict[str, str] = {}
     for variable in pod["spec"]["containers"][0].get("env", ()):
         if "valueFrom" in variable:
             path = variable["valueFrom"]["fieldRef"]["fieldPath"]
-            value = _field(pod, path, given.address, given.node)
+            value = _field(pod, path, surroundings.address, surroundings.node)
         else:
             # Only values of the manifest are paths in the container.
-            value = expand(_translate(variable.get("value") or "", given.paths), variables)
-            value = _resolve(value, given.peer)
+            value = expand(_translate(variable.get("value") or "", surroundings.paths), variables)
+            value = _resolve(value, surroundings.peer)
             if variable["name"] == _LISTENS_ON_ALL:
                 value = with_own_ports(value)
         variables[variable["name"]] = value
-    visible = {VISIBLE_GPUS: ",".join(given.gpus)}
-    return {**given.environment, **visible, **variables}
+    visible = {VISIBLE_GPUS: ",".join(surroundings.gpus)}
+    return {**surroundings.environment, **visible, **variables}
 
 
 def program(pod: Manifest) -> str:
@@ -276,7 +263,6 @@ def _resolve(value: str, peer: Callable[[str, str], str | None]) -> str:
 
 
 def _field(pod: Manifest, path: str, address: str, node: str) -> str:
-    """Return the value of a downward API fieldRef."""
     metadata = pod["metadata"]
     plain: dict[str, str] = {
         "metadata.name": metadata.get("name", ""),

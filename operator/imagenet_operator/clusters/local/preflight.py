@@ -7,8 +7,6 @@ job only after minutes of preparation.
 import re
 from dataclasses import dataclass
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.templates import own_program
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.clusters.local.environments import Programs, is_member
@@ -17,6 +15,8 @@ from imagenet_operator.manifests import preview, volumes
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.reconcile.decide import is_managed
 from imagenet_spec.program.train import BFLOAT16_CPU_FLAGS
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.templates import own_program
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,7 @@ class Needs:
 
     Attributes:
         programs: The console scripts that they run, each with whether it trains.
-        mounted: The claims that they mount.
         claims: Those of them that the job does not create.
-        secrets: The Secrets that they mount.
-        gpus: The number of GPUs of one attempt.
-        ports: The ports that they listen on.
     """
 
     programs: frozenset[tuple[str, bool]]
@@ -85,14 +81,8 @@ def needs(job: ImageNetJob, settings: Settings) -> Needs:
     )
 
 
-def check(wanted: Needs, capacity: int, found: Volumes, programs: Programs) -> None:
+def check(wanted: Needs, capacity: int, volumes: Volumes, programs: Programs) -> None:
     """Compare what a job needs with what this machine has.
-
-    Args:
-        wanted: What the job needs.
-        capacity: The number of GPUs.
-        found: The claims.
-        programs: Finds programs.
 
     Raises:
         LocalError: Something is missing; the message says what to do.
@@ -105,17 +95,15 @@ def check(wanted: Needs, capacity: int, found: Volumes, programs: Programs) -> N
             "lower spec.training.workers.replicas or gpus, or say with --gpus how many there are"
         )
     for claim in sorted(wanted.claims):
-        found.folder(claim)
+        volumes.folder(claim)
     for secret in sorted(wanted.secrets):
-        found.secret(secret)
+        volumes.secret(secret)
 
 
 def slow_precision(job: ImageNetJob, cpuinfo: str) -> str | None:
     """Return the warning that this machine's processor has no instructions for bfloat16.
 
-    Args:
-        job: The job.
-        cpuinfo: The content of /proc/cpuinfo.
+    `cpuinfo` is the content of /proc/cpuinfo.
     """
     training = job.spec.training
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
@@ -128,22 +116,17 @@ def slow_precision(job: ImageNetJob, cpuinfo: str) -> str | None:
     )
 
 
-def check_mapped(mounted: frozenset[str], secrets: frozenset[str], found: Volumes) -> None:
+def check_mapped(mounted: frozenset[str], secrets: frozenset[str], volumes: Volumes) -> None:
     """Check that --volume and --secret name what the job mounts: a misspelt name would be ignored.
-
-    Args:
-        mounted: The claims of all jobs.
-        secrets: The Secrets of all jobs.
-        found: The folders of claims and Secrets.
 
     Raises:
         LocalError: No job mounts such a claim or Secret.
     """
-    for claim in sorted(found.mapped - mounted):
+    for claim in sorted(volumes.mapped - mounted):
         raise LocalError(
             f"--volume {claim}=…: nothing mounts a claim {claim!r}; "
             f"write one of {', '.join(sorted(mounted))}"
         )
-    for secret in sorted(found.secrets.keys() - secrets):
+    for secret in sorted(volumes.secrets.keys() - secrets):
         instead = f"write one of {', '.join(sorted(secrets))}" if secrets else "leave it out"
         raise LocalError(f"--secret {secret}=…: nothing mounts a Secret {secret!r}; {instead}")

@@ -10,17 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from imagenet_operator.api import KIND, ImageNetJob, Manifest
 from imagenet_operator.clusters.apply import apply
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.loop import Loop
 from imagenet_operator.clusters.sampler import Sampler
-from imagenet_operator.reconcile import observe, publishing
+from imagenet_operator.reconcile import observe, uploads
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Decision, Observed
+from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+from imagenet_spec.resource import KIND, ImageNetJob, Manifest
 
 _SAMPLE_SECONDS = 1.0
 _SAMPLE_TIMEOUT_SECONDS = 2.0
@@ -28,13 +27,7 @@ _SAMPLE_TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class View:
-    """What one reconcile saw and decided, for a display.
-
-    Attributes:
-        job: With the newest status, written or not.
-        observed: Its children.
-        sample: The newest sample of its members.
-    """
+    """What one reconcile saw and decided, for a display."""
 
     job: ImageNetJob
     observed: Observed
@@ -66,16 +59,8 @@ class FirstFailure:
 class LocalRun:
     """One job on this machine.
 
-    Args:
-        cluster: This machine.
-        job: With its UID, and the status of an interrupted run if there is one.
-        settings: The settings of the decisions.
-        show: Called after each reconcile.
-        is_interrupted: Asked before and after each reconcile.
-
-    Attributes:
-        job: With the newest status that was written.
-        failure: The pod whose log explains a failure.
+    The job has a UID, and the status of an interrupted run if there is one. `show` is called after
+    each reconcile; `is_interrupted` is asked before and after it.
     """
 
     def __init__(
@@ -159,7 +144,7 @@ class LocalRun:
         decision = decide(job, observed, sample, datetime.now(UTC), self._settings)
         self.job = (await apply(self._cluster, job, decision)).job
         self._show(View(job.model_copy(update={"status": decision.status}), observed, sample))
-        is_over = is_finished(job.status) and not publishing.is_under_way(job, observed)
+        is_over = is_finished(job.status) and not uploads.pending(job, observed)
         if is_over and _is_clean(decision, self._children):
             self._ended.set()
         return decision.requeue_after

@@ -23,16 +23,21 @@ from typing import Any
 
 from pydantic import BaseModel, StrictInt, ValidationError
 
-from imagenet_operator.api import ImageNetJob, Manifest
-from imagenet_operator.api.status import Clock
-from imagenet_operator.api.time_status import TimeStatus
 from imagenet_operator.clusters.interface import LocalError
+from imagenet_operator.reconcile import uploads
 from imagenet_operator.reconcile.policies import deadlines, time_account
+from imagenet_operator.reconcile.types import Event
+from imagenet_spec.resource import ImageNetJob, Manifest
+from imagenet_spec.resource.status import Clock
+from imagenet_spec.resource.time_status import TimeStatus
 
 _VERSION = 1
 
 _ASSIGNED = ("uid", "creationTimestamp", "generation")
 """The metadata that the first run sets."""
+
+EVENTS = "events.jsonl"
+"""The events of the job, one a line, over all runs until another job takes its place."""
 
 _DYING_SECONDS = 10.0
 """How long to wait for the end of the pods of a killed run."""
@@ -43,9 +48,7 @@ class Opened:
     """The start of a run.
 
     Attributes:
-        job: The manifest, with its UID, and the status of an interrupted run.
         run: The number of this run of the job, from 1.
-        resumed: Whether the job was interrupted and continues.
     """
 
     job: Manifest
@@ -58,10 +61,6 @@ class JobFolder:
 
     The run holds `lock`. Its pods inherit `pods.lock`, so that a run right after a kill -9 does not
     start while a process of the former run exists.
-
-    Args:
-        workdir: The working directory.
-        name: The job's name.
     """
 
     def __init__(self, workdir: Path, name: str) -> None:
@@ -110,29 +109,59 @@ class JobFolder:
                     f"another imagenetctl is running {self._name!r} in {self.workdir}; "
                     "wait for it, stop it, or name another folder with --workdir"
                 ) from error
+            os.ftruncate(own, 0)
+            os.pwrite(own, b"%d" % os.getpid(), 0)
             self._wait_for_former_pods()
             yield
+
+    def owner(self) -> int | None:
+        """Return the process of this user and machine that runs the job; None if there is none."""
+        lock = self.path / "lock"
+        try:
+            process = int(lock.read_text())
+            opened = Path(f"/proc/{process}/fd").iterdir()
+            # The number may be that of another process by now.
+            holds = any(item.exists() and item.samefile(lock) for item in opened)
+        except (OSError, ValueError):
+            return None
+        return process if holds else None
+
+    def record(self, event: Event) -> None:
+        """Append an event of the job to its events.
+
+        Raises:
+            LocalError: The folder cannot be written.
+        """
+        document = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message,
+        }
+        with self._writing(), (self.path / EVENTS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(document) + "\n")
 
     def open(self, manifest: Manifest) -> Opened:
         """Start or resume the job, and record that.
 
-        Args:
-            manifest: A valid ImageNetJob, as written by the user.
+        A job that has succeeded is resumed if the manifest asks for an upload of its model that has
+        not succeeded.
         """
         with self._writing():
             former = self._read()
             identity = identity_of(manifest)
+            status = {} if former is None else _without_failed_upload(former["job"])
             if (
                 former is not None
                 and former["identity"] == identity
-                and not is_finished(former["job"].get("status", {}))
+                and (not is_finished(status) or _lacks_upload(manifest, status))
             ):
                 self._run = former["run"]
                 assigned = {key: former["job"]["metadata"][key] for key in _ASSIGNED}
                 # The last run or one of its pods last wrote a file then.
                 written = (self.path / "job.json", *self.logs.glob("*"))
                 ended = datetime.fromtimestamp(max(item.stat().st_mtime for item in written), UTC)
-                job = {**manifest, "status": _stilled(former["job"].get("status", {}), ended)}
+                job = {**manifest, "status": _stilled(status, ended)}
                 resumed = bool(job["status"])
             else:
                 self._run = former["run"] + 1 if former is not None else 1
@@ -146,6 +175,7 @@ class JobFolder:
                 job = {key: value for key, value in manifest.items() if key != "status"}
                 resumed = False
                 shutil.rmtree(self.logs, ignore_errors=True)
+                (self.path / EVENTS).unlink(missing_ok=True)
             job["metadata"] = {**manifest["metadata"], **assigned}
             shutil.rmtree(self.scratch, ignore_errors=True)
             self.logs.mkdir(parents=True, exist_ok=True)
@@ -239,10 +269,16 @@ class JobFolder:
 def identity_of(manifest: Manifest) -> str:
     """Return a hash of the fields that identify a job: its names, dataset and training.
 
-    `runPolicy` is left out: raising a limit after an interruption must not start another job.
+    `runPolicy` is left out: raising a limit after an interruption must not start another job. So is
+    the place of an upload, which may be corrected after a failure.
     """
     metadata = manifest["metadata"]
     parts = {key: value for key, value in manifest["spec"].items() if key != "runPolicy"}
+    if "upload" in parts["training"].get("output", {}):
+        training = dict(parts["training"])
+        output = training.pop("output")
+        kept = {key: value for key, value in output.items() if key != "upload"}
+        parts["training"] = {**training, **({"output": kept} if kept else {})}
     text = json.dumps([metadata.get("namespace"), metadata["name"], parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -253,6 +289,22 @@ def is_finished(status: Manifest) -> bool:
         condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True"
         for condition in status.get("conditions", [])
     )
+
+
+def _without_failed_upload(job: Manifest) -> Manifest:
+    """Return the status of a job as if its model had not been uploaded, unless it was."""
+    status = dict(job.get("status", {}))
+    conditions = [
+        item
+        for item in status.get("conditions", [])
+        if item["type"] != uploads.UPLOADED or item["status"] == "True"
+    ]
+    status.pop("upload", None)
+    return {**status, "conditions": conditions} if conditions else status
+
+
+def _lacks_upload(manifest: Manifest, status: Manifest) -> bool:
+    return uploads.is_uploading(ImageNetJob.model_validate({**manifest, "status": status}))
 
 
 def _stilled(status: Manifest, at: datetime) -> Manifest:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
+from imagenet_spec.resource import ImageNetJob
 
 PACKAGE = __name__
 
@@ -25,7 +25,6 @@ class Replicas:
     """The pods of one role. They differ in their index and in a few variables.
 
     Attributes:
-        program: The program of each pod.
         environments: The variables of each pod, by index. All have the same names, which no
             template may set.
     """

@@ -7,17 +7,18 @@ the RANK of each. A worker's variables are those of its first process. If a work
 
 from __future__ import annotations
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.strategies.distributed_data_parallel import DistributedDataParallel
 from imagenet_operator.manifests import names, rendezvous, worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
+from imagenet_spec.resource import ImageNetJob
 
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
     """Return the workers of an attempt."""
     workers = job.spec.training.workers
-    processes = _strategy(job).processes(workers.gpus)
+    strategy = job.spec.training.strategy.distributed_data_parallel
+    assert strategy is not None, "this module serves no other strategy"
+    processes = strategy.processes(workers.gpus)
     trainer = worker.program(
         job,
         settings,
@@ -39,9 +40,3 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
             [{"RANK": str(index * processes), "GROUP_RANK": str(index)} for index in ranks],
         )
     ]
-
-
-def _strategy(job: ImageNetJob) -> DistributedDataParallel:
-    strategy = job.spec.training.strategy.distributed_data_parallel
-    assert strategy is not None, "this module serves no other strategy"
-    return strategy

@@ -8,13 +8,13 @@ own program too.
 
 from __future__ import annotations
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.strategies.horovod import Horovod
 from imagenet_operator.manifests import names, rendezvous, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
-from imagenet_spec.names import IMAGENET_HOROVOD_HOSTS
+from imagenet_spec.names import IMAGENET_HOROVOD_HOSTS, RENDEZVOUS_PROGRAM
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.strategies.horovod import Horovod
 
 RENDEZVOUS = "rendezvous"
 
@@ -39,7 +39,20 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
     replicas = range(job.spec.training.workers.replicas)
     return [
         Replicas.alike(_rendezvous(job, attempt, settings), 1),
-        Replicas(trainer, [_ranks(job, attempt, index) for index in replicas]),
+        Replicas(
+            trainer,
+            [
+                {
+                    # The name in the host assignments of the rendezvous.
+                    "HOROVOD_HOSTNAME": names.member(
+                        job.metadata.name, attempt, worker.ROLE, index
+                    ),
+                    "HOROVOD_RANK": str(index * _slots(job)),
+                    "HOROVOD_CROSS_RANK": str(index),
+                }
+                for index in replicas
+            ],
+        ),
     ]
 
 
@@ -48,7 +61,7 @@ def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
     hosts = [names.member(job.metadata.name, attempt, worker.ROLE, index) for index in replicas]
     return Program(
         role=RENDEZVOUS,
-        command="imagenet-rendezvous",
+        command=RENDEZVOUS_PROGRAM,
         arguments=(),
         image=settings.images[job.spec.training.framework].cpu,
         grace_period_seconds=settings.grace_period_seconds,
@@ -78,16 +91,6 @@ def _environment(job: ImageNetJob, attempt: int) -> dict[str, str]:
         "HOROVOD_LOCAL_SIZE": str(slots),
         "HOROVOD_LOCAL_RANK": "0",
         "HOROVOD_CROSS_SIZE": str(workers.replicas),
-    }
-
-
-def _ranks(job: ImageNetJob, attempt: int, index: int) -> dict[str, str]:
-    """Return the variables that differ between the first slots of the workers."""
-    return {
-        # The name in the host assignments of the rendezvous.
-        "HOROVOD_HOSTNAME": names.member(job.metadata.name, attempt, worker.ROLE, index),
-        "HOROVOD_RANK": str(index * _slots(job)),
-        "HOROVOD_CROSS_RANK": str(index),
     }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
+from imagenet_spec.resource import ImageNetJob
 
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import names, rendezvous, worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
+from imagenet_spec.resource import ImageNetJob
 
 
 def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas]:
@@ -22,15 +22,16 @@ def members(job: ImageNetJob, attempt: int, settings: Settings) -> list[Replicas
         {"join_timeout": rendezvous.join_timeout(job)},
         ports={"training": rendezvous.MEMBER_PORT},
     )
-    return [Replicas(trainer, [{"TF_CONFIG": config} for config in _configs(job, attempt)])]
-
-
-def _configs(job: ImageNetJob, attempt: int) -> list[str]:
-    """Return each worker's TF_CONFIG; the shared part is formatted once."""
+    # The shared part is formatted once.
     workers = range(job.spec.training.workers.replicas)
     addresses = [names.address(job.metadata.name, attempt, worker.ROLE, peer) for peer in workers]
     cluster = json.dumps(
         {"worker": [f"{address}:{rendezvous.MEMBER_PORT}" for address in addresses]}
     )
     tasks = (json.dumps({"type": "worker", "index": index}) for index in workers)
-    return [f'{{"cluster": {cluster}, "task": {task}}}' for task in tasks]
+    return [
+        Replicas(
+            trainer,
+            [{"TF_CONFIG": f'{{"cluster": {cluster}, "task": {task}}}'} for task in tasks],
+        )
+    ]

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.strategies.parameter_server import ParameterServer
-from imagenet_operator.api.templates import own_program
 from imagenet_operator.manifests import arguments, names, rendezvous, worker
 from imagenet_operator.manifests.pod import Program
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
-from imagenet_spec.names import IMAGENET_WORKER_PROGRAM
+from imagenet_spec.names import IMAGENET_WORKER_PROGRAM, TRAIN_PROGRAM
 from imagenet_spec.program.option import written
 from imagenet_spec.program.train import OPTIONS
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.strategies.parameter_server import ParameterServer
+from imagenet_spec.resource.templates import own_program
 
 SCHEDULER = "scheduler"
 SERVER = "server"
@@ -61,7 +61,7 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
     port = rendezvous.RENDEZVOUS_PORT if role == SCHEDULER else rendezvous.MEMBER_PORT
     return Program(
         role=role,
-        command="imagenet-train",
+        command=TRAIN_PROGRAM,
         arguments=tuple(written(OPTIONS, {**arguments.of_strategy(job), **_options(job)})),
         image=settings.images[job.spec.training.framework].cpu,
         grace_period_seconds=settings.grace_period_seconds,
@@ -77,7 +77,7 @@ def _worker_program(job: ImageNetJob, role: str) -> dict[str, str]:
     """Return the variables by which a server knows that workers of dist_sync send no optimizer."""
     if role != SERVER or own_program.has_command(job.spec.training.workers.template):
         return {}
-    return {IMAGENET_WORKER_PROGRAM: "imagenet-train"}
+    return {IMAGENET_WORKER_PROGRAM: TRAIN_PROGRAM}
 
 
 def _environment(job: ImageNetJob, attempt: int, role: str) -> dict[str, str]:

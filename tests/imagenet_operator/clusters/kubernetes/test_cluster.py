@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.interface import AlreadyExists, Conflict
-from imagenet_operator.clusters.kubernetes import stored_job
+from imagenet_operator.clusters.kubernetes import stored_jobs
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.cluster import Invalid, KubernetesCluster
 from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Patch, Reference
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import Status
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
@@ -160,7 +160,7 @@ async def stored(cluster: KubernetesCluster, restarts: int) -> ImageNetJob:
     """The job as it is cached, with a status to write."""
     found = cluster.jobs.get(*KEY)
     assert found is not None
-    return stored_job.read(found).job.model_copy(update={"status": Status(restarts=restarts)})
+    return stored_jobs.read(found).job.model_copy(update={"status": Status(restarts=restarts)})
 
 
 @asynchronous

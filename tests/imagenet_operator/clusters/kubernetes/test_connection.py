@@ -18,6 +18,7 @@ from support.asynchronous import asynchronous
 from support.certificates import Authority
 from support.fake_api_server import FakeApiServer
 from support.kubeconfigs import Clock, kubeconfig, token_of
+from support.sentences import says
 
 
 def bearer(token: str) -> tuple[tuple[str, str], ...]:
@@ -163,7 +164,9 @@ def test_a_context_is_found_by_its_name(tmp_path: Path) -> None:
 
     assert (there.server, there.namespace) == ("https://192.0.2.1:6443", "vision")
     assert (here.server, here.namespace) == ("https://127.0.0.1:6443", "default")
-    with pytest.raises(NoConnection, match="has no context 'nowhere'; write one of here, there"):
+    with pytest.raises(
+        NoConnection, match=says("has no context 'nowhere'", "write one of here", "there")
+    ):
         of_context("nowhere", environment)
 
 

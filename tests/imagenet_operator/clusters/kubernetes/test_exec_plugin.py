@@ -25,6 +25,7 @@ from support.exec_plugins import VERSION, Plugin
 from support.fake_api_server import FakeApiServer
 from support.kubeconfigs import Clock, encoded, kubeconfig
 from support.operator_harness import cluster_of, job, node, running
+from support.sentences import assert_says, says
 
 PODS = "/api/v1/pods"
 
@@ -301,10 +302,8 @@ def test_an_answer_that_is_no_login_is_said(tmp_path: Path, printed: str, said: 
     with pytest.raises(NoConnection) as caught:
         asyncio.run(from_kubeconfig(path).credentials())
 
-    assert str(caught.value) == (
-        f"{path}: users[u].user.exec.command: {tmp_path}/plugin: {said}; run it in a terminal to "
-        "see what it prints"
-    )
+    field = f"{path}: users[u].user.exec.command"
+    assert_says(str(caught.value), field, f"{tmp_path}/plugin", said, "run it in a terminal")
 
 
 def test_a_time_may_have_small_letters(tmp_path: Path) -> None:
@@ -320,7 +319,7 @@ def test_a_plugins_token_that_no_header_holds_is_said(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, {}, plugin.user)
 
     with pytest.raises(
-        NoConnection, match="exec: the token of the plugin: is not one line"
+        NoConnection, match=says("exec", "the token of the plugin", "is not one line")
     ) as said:
         asyncio.run(from_kubeconfig(path).credentials())
 

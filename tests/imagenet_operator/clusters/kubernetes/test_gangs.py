@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import load
-from imagenet_operator.clusters.kubernetes import capacity_lock
+from imagenet_operator.clusters.kubernetes import capacity
 from imagenet_operator.clusters.loop import MAX_CONCURRENT_RECONCILES
+from imagenet_spec.load import load
 from support.api_requests import Refusal, Request
 from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer
 from support.job_table import PREPARED
 from support.operator_harness import Harness, cluster_of, job, node, running
+from support.sentences import assert_says
 
 Manifest = dict[str, Any]
 FLAGSHIP = Path(__file__).parents[4] / "examples" / "imagenet-resnet152.yaml"
@@ -92,10 +93,8 @@ async def test_who_waits_says_for_what_and_says_it_once() -> None:
         assert len(gated(harness)) == 3
         waits = harness.condition("Running", KEY[1])
         assert (waits["status"], waits["reason"]) == ("False", "Scheduling")
-        assert waits["message"] == (
-            "waiting until all members fit: 0 of 1 nodes have room for imagenet-resnet152-r0-"
-            "scheduler-0: 1 with the taint nvidia.com/gpu=present:NoSchedule"
-        )
+        pod, taint = "imagenet-resnet152-r0-scheduler-0", "nvidia.com/gpu=present:NoSchedule"
+        assert_says(waits["message"], "0 of 1 nodes", pod, f"1 with the taint {taint}")
         before = len(server.writes())
         for _ in range(120):
             await looked_at(harness)
@@ -140,7 +139,7 @@ async def test_a_gang_that_waits_for_the_capacity_lock_has_its_events_read_befor
 
 
 WAIT = {"schedulingPolicy": {"gang": "Wait"}}
-MANY = 3 * capacity_lock.MAX_WAITERS
+MANY = 3 * capacity.MAX_WAITERS
 
 
 def capacity_reads(server: FakeApiServer) -> int:
@@ -177,7 +176,7 @@ async def waiting(harness: Harness, count: int) -> list[str]:
 @pytest.fixture
 def long_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is that runs the tests."""
-    monkeypatch.setattr(capacity_lock, "MAX_AGE_SECONDS", 3600.0)
+    monkeypatch.setattr(capacity, "MAX_AGE_SECONDS", 3600.0)
 
 
 @pytest.mark.usefixtures("long_believed")
@@ -199,7 +198,7 @@ async def test_the_room_is_looked_for_once_however_many_wait() -> None:
 async def test_what_was_seen_of_the_room_is_not_believed_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(capacity_lock, "MAX_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(capacity, "MAX_AGE_SECONDS", 0.0)
     async with cluster_of(gpu_machine(0)) as server, running(server) as harness:
         await waiting(harness, 1)
         before = capacity_reads(server)

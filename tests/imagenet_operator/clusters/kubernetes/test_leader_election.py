@@ -28,6 +28,7 @@ from support.candidates import (
     tries,
 )
 from support.fake_api_server import FakeApiServer
+from support.sentences import assert_says
 
 Manifest = dict[str, Any]
 
@@ -192,7 +193,7 @@ async def test_a_leader_that_cannot_renew_gives_up_before_others_may_lead(code: 
         await until(lambda: leader.leads)
         server.refuse(Refusal(code, "Unavailable", retry_after=0), updates_a_lease)
         said = await leader.loss()
-    assert said == "the lease is lost: it was not renewed for 0.5 s"
+    assert_says(said, "lease", "not renewed", "0.5 s")
 
 
 @asynchronous
@@ -241,7 +242,7 @@ async def test_a_leader_whose_lease_was_taken_stops_at_the_next_renewal() -> Non
     async with FakeApiServer() as server, candidate(server) as leader:
         await until(lambda: leader.leads)
         await server.change("Lease", ALL, _to_thief, WHERE)
-        assert await leader.loss() == "the lease is lost: thief has taken imagenet-operator"
+        assert_says(await leader.loss(), "lease", "thief", "imagenet-operator")
         assert spec(server)["holderIdentity"] == "thief"
 
 
@@ -305,10 +306,8 @@ async def test_without_the_right_it_says_what_it_may_not(caplog: pytest.LogCaptu
             assert waiting.election.trouble == "leases in kube-system are not listed yet"
             await tries(server)
             assert not waiting.leads
-            assert waiting.election.trouble == (
-                "leases in kube-system cannot be listed: GET /apis/coordination.k8s.io/v1/"
-                "namespaces/kube-system/leases: the operator may not list leases"
-            )
+            asked = "GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+            assert_says(waiting.election.trouble or "", "kube-system", asked, "may not list")
     # Once, not at each attempt.
     assert len(caplog.records) == 1
 

@@ -6,6 +6,7 @@ from typing import Any
 from support.api_requests import Request
 from support.asynchronous import asynchronous
 from support.operator_harness import claim, cluster_of_one, job
+from support.sentences import assert_says
 
 Manifest = dict[str, Any]
 CLAIM = claim()["metadata"]["name"]
@@ -76,10 +77,8 @@ async def test_a_job_waits_for_a_claim_that_is_not_there_yet() -> None:
         assert harness.events() == ["ClaimNotFound"]
         waits = harness.condition("Created")
         assert (waits["status"], waits["reason"]) == ("False", "ClaimNotFound")
-        assert waits["message"] == (
-            f"spec.dataset.source.prepared.claimName: there is no PersistentVolumeClaim {CLAIM}; "
-            "waiting until it is created"
-        )
+        where = "spec.dataset.source.prepared.claimName"
+        assert_says(waits["message"], where, f"PersistentVolumeClaim {CLAIM}", "waiting")
         # No watch reports claims that are not the operator's.
         assert harness.operator.loop.queue.next_due() is not None
         written = len(harness.server.writes())

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from imagenet_operator.api.base import Manifest
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.objects import JOB
+from imagenet_spec.resource.base import Manifest
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import queue
 from imagenet_operator.clusters.kubernetes import metrics, objects
+from imagenet_spec.resource import queue
 from support.api_requests import Refusal
 from support.asynchronous import asynchronous
 from support.operator_harness import Harness, claim, cluster_of_one, job, with_images

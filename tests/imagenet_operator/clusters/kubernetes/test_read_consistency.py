@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.cluster import KubernetesCluster
 from imagenet_operator.clusters.kubernetes.login import Connection
-from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsistency, required
-from imagenet_operator.clusters.kubernetes.reconciler import Reconciler
+from imagenet_operator.clusters.kubernetes.reconciler import ReadConsistency, Reconciler, required
 from imagenet_operator.clusters.kubernetes.recorder import Recorder
-from imagenet_operator.reconcile.settings import DEFAULTS
-from imagenet_operator.reconcile.types import Decision, Reference
+from imagenet_operator.reconcile.types import DEFAULTS, Decision, Reference
+from imagenet_spec.resource.status import Status
 from support.api_storage import Storage
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer

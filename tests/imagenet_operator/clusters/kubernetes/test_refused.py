@@ -6,7 +6,9 @@ import pytest
 
 from support.api_requests import Refusal, Request, creates_a_pod, writes_status
 from support.asynchronous import asynchronous
+from support.job_table import BUCKET
 from support.operator_harness import FIRST, SECOND, cluster_of_one, job, started
+from support.sentences import assert_says
 
 Manifest = dict[str, Any]
 
@@ -245,3 +247,43 @@ async def test_a_template_is_judged_by_the_profile_of_the_operator() -> None:
         assert (failed["status"], failed["reason"]) == ("True", "InvalidTemplate")
         assert "spec.training.workers.template.spec.nodeName: is refused" in failed["message"]
         assert harness.pods() == []
+
+
+QUOTA = Refusal(403, "Forbidden", 'jobs.batch "digits-upload" is forbidden: exceeded quota: jobs')
+INVALID = Refusal(
+    422,
+    "Invalid",
+    'Job.batch "digits-upload" is invalid: spec.template.spec.tolerations[0]: Invalid value',
+    details={"causes": [{"field": "spec.template.spec.tolerations[0]"}]},
+)
+
+
+@pytest.mark.parametrize("answer", [QUOTA, INVALID])
+@asynchronous
+async def test_an_upload_that_is_refused_is_a_condition_of_a_job_that_has_succeeded(
+    answer: Refusal,
+) -> None:
+    async with cluster_of_one() as harness:
+        harness.server.refuse(answer, lambda asked: (asked.verb, asked.kind) == ("create", "Job"))
+        upload = {"output": {"upload": {"s3": BUCKET}}}
+        await started(harness, training=upload, run_policy={"startDeadlineSeconds": 900})
+        await harness.end_pods()
+        await harness.server.until(
+            lambda: any(item["type"] == "ModelUploaded" for item in harness.status()["conditions"])
+        )
+        uploaded = harness.condition("ModelUploaded")
+        assert uploaded["status"] == "False"
+        assert_says(uploaded["message"], "refuses it", str(answer)[:40])
+
+        while "upload" not in harness.status():
+            await harness.let_pass(60)
+        assert harness.clock.ahead.total_seconds() > 840
+        assert "UploadFailed" in harness.events()
+        harness.server.faults.clear()
+        while harness.server.get("Job", "digits-upload") is None:
+            await harness.let_pass(60)
+        await harness.settle()
+        assert harness.condition("ModelUploaded")["reason"] == "Uploading"
+        assert harness.status()["phase"] == "Succeeded"
+        assert not any(item["type"] == "Failed" for item in harness.status()["conditions"])
+        assert "InvalidTemplate" not in harness.events()

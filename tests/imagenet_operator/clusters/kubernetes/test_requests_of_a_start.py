@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from imagenet_operator.clusters.kubernetes import named_claims
+from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.login import Connection
-from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
+from imagenet_operator.clusters.kubernetes.objects import NamedClaims
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import parse
 from support.api_requests import writes_status
@@ -87,7 +87,7 @@ async def test_a_claim_is_read_again_when_its_time_is_over() -> None:
         assert await read(claims) == await read(claims) == [CLAIM]
         assert server.counts()[READ_CLAIM] == 1
 
-        time[0] += named_claims.MAX_AGE_SECONDS
+        time[0] += objects.MAX_CLAIM_AGE_SECONDS
         await server.remove("PersistentVolumeClaim", CLAIM)
         assert await read(claims) == []
         assert server.counts()[READ_CLAIM] == 2

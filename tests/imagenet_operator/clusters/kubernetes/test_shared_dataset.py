@@ -12,6 +12,7 @@ import pytest
 from imagenet_operator.clusters.kubernetes import metrics
 from support.asynchronous import asynchronous
 from support.operator_harness import Harness, claim, cluster_of_one, succeeded_pod, with_images
+from support.sentences import assert_says
 from support.simulated_objects import INDEX_RESULT
 from support.version_skew import set_suspend
 
@@ -66,9 +67,7 @@ async def test_the_younger_job_waits_and_packs_nothing() -> None:
         assert steps(harness) == {f"{older}-pack"}
         ready = harness.condition("DatasetReady", younger)
         assert ready["reason"] == "WaitingForJob"
-        assert ready["message"] == (
-            f"ImageNetJob {older} prepares the same dataset on the same claim"
-        )
+        assert_says(ready["message"], older, "same dataset", "same claim")
         assert harness.status(younger)["time"]["phase"] == "queueing"
         assert harness.events().count("WaitingForJob") == 1
 

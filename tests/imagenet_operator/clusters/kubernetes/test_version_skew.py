@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from imagenet_operator.api import crd
+from imagenet_spec.resource.job import root_schema
 from support.api_requests import Refusal, creates_a_pod
 from support.asynchronous import asynchronous
 from support.fake_api_server import FakeApiServer
@@ -82,7 +82,7 @@ def is_carried(status: Manifest) -> bool:
 
 def schema_without(*paths: str) -> Manifest:
     """The schema of a definition that lacks fields of the status."""
-    schema = copy.deepcopy(crd.root_schema())
+    schema = copy.deepcopy(root_schema())
     for path in paths:
         *parents, last = path.split(".")
         found = schema["properties"]["status"]
@@ -131,7 +131,7 @@ def without(*paths: str) -> Callable[[FakeApiServer], Awaitable[None]]:
 
     async def happen(server: FakeApiServer) -> None:
         await server.define(schema_without(*paths))
-        await server.define(crd.root_schema())
+        await server.define(root_schema())
 
     return happen
 

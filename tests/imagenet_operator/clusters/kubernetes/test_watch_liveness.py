@@ -5,16 +5,27 @@ from typing import Any
 
 import pytest
 
+from imagenet_operator import handlers
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import health, objects
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.objects import Cache
 from imagenet_operator.clusters.kubernetes.watch_liveness import WatchLiveness
+from imagenet_operator.main import News
 from support.api_requests import Refusal
-from support.asynchronous import asynchronous
+from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer
-from support.operator_harness import QUICK, cluster_of, cluster_of_one, job, node, running
+from support.operator_harness import (
+    QUICK,
+    claim,
+    cluster_of,
+    cluster_of_one,
+    job,
+    node,
+    running,
+    started,
+)
 
 Manifest = dict[str, Any]
 KEY = ("vision", "digits")
@@ -181,7 +192,7 @@ async def test_the_jobs_of_a_namespace_that_stays_denied_are_forgotten() -> None
         await liveness.check()
         await liveness.check()
         assert liveness.denied == frozenset()
-        assert liveness.missed == {("gone", "digits")}, "kopf does not watch it again"
+        assert liveness.missed == {("gone", "digits")}
 
 
 @pytest.mark.parametrize("namespaces", [[None], ["gone"], ["gone", "vision"]])
@@ -210,3 +221,59 @@ async def test_a_namespace_with_a_part_of_the_rights_is_a_trouble() -> None:
 
             assert "pods in gone are not listed yet" in list(harness.operator.pending())
             assert server.get("Pod", "digits-r0-worker-0", "gone") is None
+
+
+WATCHES_OF_JOBS = Refusal(503, "ServiceUnavailable")
+
+
+@asynchronous
+async def test_a_finished_job_that_was_deleted_in_a_gap_of_the_watch_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handlers, "RETRY_PAUSES", handlers.Pauses(0.01))
+    async with cluster_of_one() as harness:
+        server, jobs = harness.server, harness.operator.cluster.jobs
+        await started(harness)
+        await harness.end_pods()
+        await harness.settle()
+        await harness.finish_deleting()
+        await harness.settle()
+        refused = server.refuse(
+            WATCHES_OF_JOBS, lambda asked: (asked.verb, asked.kind) == ("watch", "ImageNetJob")
+        )
+        await server.drop_watches()
+        await server.until(lambda: refused)
+        await server.remove("ImageNetJob", "digits")
+        await server.expire()
+        server.faults.clear()
+        await server.add(job("next"))
+        await until(lambda: jobs.get("vision", "next") is not None)
+
+        assert jobs.get(*KEY) is not None, "kopf reports it: the check need not find it"
+        await harness.operator.watch_liveness.check()
+        assert jobs.get(*KEY) is None
+
+
+@asynchronous
+async def test_a_namespace_that_comes_back_is_watched_again_however_long_it_was_denied(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(handlers, "RETRY_PAUSES", handlers.Pauses(0.01))
+    async with cluster_of(node("n1"), claim(namespace="gone")) as server:
+        refused = server.refuse(
+            GONE, lambda asked: asked.namespace == "gone" and asked.kind == "ImageNetJob"
+        )
+        async with running(server, BOTH) as harness:
+            await server.until(lambda: len(refused) > 100)
+            await server.add(job())
+            await server.until(lambda: len(harness.pods()) == 5)
+            server.faults.clear()
+            await server.add(in_the_other("digits"))
+            await server.until(lambda: len(harness.pods()) == 10)
+            await harness.settle()
+
+            await harness.operator.watch_liveness.check()
+            assert [*harness.operator.pending(), *harness.operator.troubles()] == []
+    is_news = News()
+    said = [item for item in caplog.records if item.name.startswith("kopf.") and is_news(item)]
+    assert len([item for item in said if "/namespaces/gone/" in item.getMessage()]) == 1

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments
 from imagenet_operator.manifests import preview
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.frameworks.descriptor import LocalEnvironment
+from imagenet_spec.resource import ImageNetJob
 from support.job_table import JOBS, manifest, read
 from support.pod_subset import REPOSITORY
 
@@ -80,10 +80,8 @@ def test_without_an_environment_of_its_own_members_run_in_imagenetctls(prefix: P
 def test_an_environment_that_is_missing_is_named_with_what_to_type(prefix: Path) -> None:
     with pytest.raises(LocalError) as caught:
         programs(prefix, HOROVOD).find("train", trains=True)
-    assert str(caught.value) == (
-        "Horovod with MXNet needs another environment, and there is no "
-        f"{prefix}-horovod/bin/train; in a checkout of this project type: make install-horovod"
-    )
+    assert f"{prefix}-horovod/bin/train" in str(caught.value)
+    assert str(caught.value).endswith("make install-horovod")
 
 
 def own_job(command: str) -> ImageNetJob:
@@ -115,11 +113,8 @@ def test_a_users_own_command_that_is_missing_is_named(prefix: Path) -> None:
     found = replace(programs(prefix, TENSORFLOW), command="Rscript")
     with pytest.raises(LocalError) as caught:
         found.find("Rscript", trains=True)
-    assert str(caught.value) == (
-        "spec.training.workers.template: the command 'Rscript' is not on the PATH; a local run "
-        "takes it from this machine, not from spec.training.image; install it, or add its folder "
-        "to the PATH"
-    )
+    assert str(caught.value).startswith("spec.training.workers.template: the command 'Rscript' ")
+    assert "PATH" in str(caught.value)
 
 
 @pytest.mark.parametrize("command", ["imagenet-slots", "imagenet-train"])

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.elastic_workers import worker_counts
 from imagenet_operator.clusters.interface import LocalError, Unsupported
 from imagenet_operator.clusters.local import environments, preflight
 from imagenet_operator.clusters.local.machine import Volumes
 from imagenet_operator.clusters.local.preflight import Needs
 from imagenet_operator.manifests.settings import DEFAULTS
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.elastic_workers import worker_counts
 from support import job_table
 
 PREPARATION = {"imagenet-index", "imagenet-pack", "imagenet-seal"}
@@ -36,7 +36,7 @@ def test_every_pod_that_the_builders_make_can_run_here(name: str) -> None:
         preparation = preparation | {"imagenet-seal"}
     if dataset.source.fields.is_fetched:
         preparation = preparation | {"imagenet-fetch"}
-    if dataset.publish is not None:
+    if dataset.publish is not None or job.spec.training.upload is not None:
         preparation = preparation | {"imagenet-publish"}
 
     wanted = preflight.needs(job, DEFAULTS)

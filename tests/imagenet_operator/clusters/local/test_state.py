@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.state import JobFolder, Opened, is_finished
+from imagenet_spec.resource import ImageNetJob
 from support import job_table
 
 Manifest = dict[str, Any]
@@ -106,6 +106,43 @@ def test_a_finished_job_starts_anew(tmp_path: Path) -> None:
     assert second.job["metadata"]["uid"] != first.job["metadata"]["uid"]
     assert "status" not in second.job
     assert (second.run, second.resumed) == (2, False)
+
+
+MODEL = {"claimName": "data", "path": "jobs/digits-0123abcd/attempts/r0"}
+UPLOADED = {"type": "ModelUploaded", "status": "True", "reason": "Uploaded"}
+UPLOADED |= {"lastTransitionTime": "2026-01-02T03:04:05Z"}
+NOT_UPLOADED = {**UPLOADED, "status": "False", "reason": "UploadLimitExceeded"}
+
+
+def with_upload(bucket: str) -> Manifest:
+    wanted = manifest()
+    place = {"s3": {"bucket": bucket, "prefix": "digits"}}
+    wanted["spec"]["training"]["output"] = {"upload": place}
+    return wanted
+
+
+@pytest.mark.parametrize(
+    ("bucket", "uploaded", "resumed"),
+    [
+        ("models", [NOT_UPLOADED], True),
+        ("others", [NOT_UPLOADED], True),
+        ("models", [], True),
+        ("models", [UPLOADED], False),
+    ],
+)
+def test_a_job_goes_on_until_its_model_is_uploaded(
+    bucket: str, uploaded: list[Manifest], resumed: bool, tmp_path: Path
+) -> None:
+    conditions = [*SUCCEEDED["conditions"], *uploaded]
+    ended = {**SUCCEEDED, "conditions": conditions, "model": MODEL, "upload": {"failures": 1}}
+    first = run(tmp_path, ended, with_upload("models"))
+
+    second = run(tmp_path, None, with_upload(bucket))
+
+    is_same = second.job["metadata"]["uid"] == first.job["metadata"]["uid"]
+    assert (second.resumed, is_same) == (resumed, resumed)
+    if resumed:
+        assert second.job["status"] == {**SUCCEEDED, "model": MODEL}
 
 
 def test_the_manifest_of_the_new_run_counts(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.cli import local_resources
 from imagenet_operator.clusters.local import pods, preflight
 from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.local.machine import Gpus, Machine, Volumes, claim_addresses
 from imagenet_operator.clusters.local.runner import LocalRun, View
 from imagenet_operator.reconcile.policies import job_status
+from imagenet_spec.resource import ImageNetJob
 from support.job_table import UID
 from support.processes import is_running, processes_with
 

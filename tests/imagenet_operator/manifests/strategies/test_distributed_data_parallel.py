@@ -2,8 +2,8 @@
 
 import pytest
 
-from imagenet_operator.api.strategies.distributed_data_parallel import DistributedDataParallel
 from imagenet_operator.manifests.settings import DEFAULTS
+from imagenet_spec.resource.strategies.distributed_data_parallel import DistributedDataParallel
 from support.job_table import JOBS, members, variables
 
 NAME = "distributed data parallel"

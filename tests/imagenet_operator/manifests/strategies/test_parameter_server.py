@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.settings import Settings
 from imagenet_spec.frameworks.descriptor import Images
+from imagenet_spec.resource import ImageNetJob
 from imagenet_workloads.telemetry.server import LONGEST_WAIT
 from support.job_table import JOBS, OWN_PROGRAM, manifest, members, read, variables
 from support.random_jobs import jobs

@@ -5,13 +5,13 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from imagenet_operator.api.strategies import STRATEGIES, Strategy
 from imagenet_operator.manifests import strategies
 from imagenet_operator.manifests.settings import DEFAULTS
+from imagenet_spec.strategies import STRATEGIES
 from support.job_table import JOBS
 
 
-@pytest.mark.parametrize("kind", Strategy.kinds())
+@pytest.mark.parametrize("kind", STRATEGIES)
 def test_each_strategy_is_found_by_its_name(kind: str) -> None:
     job = next(job for job in JOBS.values() if job.spec.training.strategy.kind == kind)
     module = strategies.of_job(job)
@@ -24,8 +24,8 @@ def test_each_strategy_is_found_by_its_name(kind: str) -> None:
 def test_what_tells_members_their_places_is_named_by_their_strategy(name: str) -> None:
     """By that name no template sets it, and a local run takes none that its shell has left."""
     job = JOBS[name]
-    fields = STRATEGIES[job.spec.training.strategy.kind]
-    named = ("IMAGENET_*", *fields.variables, *fields.tuning)
+    described = STRATEGIES[job.spec.training.strategy.kind]
+    named = ("IMAGENET_*", *described.variables, *described.tuning)
     for replicas in strategies.of_job(job).members(job, 0, DEFAULTS):
         for variable in replicas.program.environment:
             assert any(fnmatchcase(variable, pattern) for pattern in named), variable
@@ -35,8 +35,8 @@ def test_what_tells_members_their_places_is_named_by_their_strategy(name: str) -
 def test_no_template_sets_a_variable_that_differs_between_pods_of_a_role(name: str) -> None:
     """The template of a role is merged once, so each pod has its own value after the merge."""
     job = JOBS[name]
-    fields = STRATEGIES[job.spec.training.strategy.kind]
+    described = STRATEGIES[job.spec.training.strategy.kind]
     for replicas in strategies.of_job(job).members(job, 0, DEFAULTS):
         (variables,) = {frozenset(environment) for environment in replicas.environments}
         for variable in variables:
-            assert any(fnmatchcase(variable, pattern) for pattern in fields.variables), variable
+            assert any(fnmatchcase(variable, pattern) for pattern in described.variables), variable

@@ -1,0 +1,178 @@
+"""The pod that serves a claim to `imagenetctl upload` and `download`: imagenet-door.
+
+If the claim of a job is gone, it serves the results that the job has uploaded to a bucket: its
+program fetches them first, with the Secret of the upload.
+
+The client of a user creates it with the user's rights, reaches it by a port-forward, and deletes it
+(`sdk.door_pod`). No child of a job has its labels, and the job is its owner but not its controller:
+the operator leaves it alone, and it goes with the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from imagenet_operator.manifests import labels, names, pod
+from imagenet_operator.manifests.settings import DEFAULTS, Settings
+from imagenet_spec.names import DOOR_PROGRAM, IMAGENET_CREDENTIALS
+from imagenet_spec.program.option import written
+from imagenet_spec.program.programs import DOOR
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.base import Manifest
+
+APPLICATION: Final = DOOR_PROGRAM
+"""The value of the label app.kubernetes.io/name."""
+
+CLAIM_PATH: Final = "/claim"
+DEADLINE_SECONDS: Final = 86_400
+"""How long the pod lives at most; a transfer that takes longer goes on if it is typed again."""
+
+_GRACE_SECONDS: Final = 2
+_REQUESTS: Final = {"cpu": "100m", "memory": "128Mi"}
+_LIMITS: Final = {"cpu": "1", "memory": "512Mi"}
+_SCRATCH_SIZE: Final = "64Mi"
+
+
+@dataclass(frozen=True)
+class Node:
+    """The node of a pod that has mounted a claim for one node.
+
+    Attributes:
+        name: The node's.
+        tolerations: What that pod tolerates of it.
+    """
+
+    name: str
+    tolerations: tuple[Manifest, ...] = ()
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What a job has uploaded by its `spec.training.output.upload`.
+
+    Attributes:
+        url: The folder of the job in the bucket.
+        checkpoints: Whether the checkpoints are fetched too.
+    """
+
+    url: str
+    checkpoints: bool = False
+
+
+def door_pod(
+    name: str,
+    namespace: str,
+    served: str | Uploaded,
+    image: str,
+    *,
+    writable: bool,
+    job: ImageNetJob | None = None,
+    node: Node | None = None,
+    settings: Settings = DEFAULTS,
+) -> Manifest:
+    """Return the pod.
+
+    Args:
+        name: The pod's.
+        namespace: Its and the claim's.
+        served: A claim, or the results of the job in its bucket.
+        image: With imagenet-door.
+        writable: Whether it takes uploads; otherwise a claim is mounted read-only.
+        job: Whose pull secrets and tolerations it has, and with which it goes; None without a job.
+        node: Where it must run; None for any node.
+        settings: The user, and how the image is pulled.
+    """
+    values: dict[str, Any] = {"folder": CLAIM_PATH, "writable": writable}
+    # The root file system is read-only.
+    environment = {"HOME": pod.SCRATCH, "TMPDIR": pod.SCRATCH}
+    mounts: list[Manifest] = [{"name": "scratch", "mountPath": pod.SCRATCH}]
+    data: Manifest = {"name": "claim", "mountPath": CLAIM_PATH}
+    found: list[Manifest] = [{"name": "scratch", "emptyDir": {"sizeLimit": _SCRATCH_SIZE}}]
+    if isinstance(served, str):
+        found.append({"name": "claim", "persistentVolumeClaim": {"claimName": served}})
+        # Read-only in the mount, not in the volume: a pod of the job may write to it.
+        mounts.append({**data, **({} if writable else {"readOnly": True})})
+    else:
+        assert job is not None and job.spec.training.upload is not None
+        bucket = job.spec.training.upload
+        folder = names.output_folder(job.metadata.name, job.metadata.uid)
+        values.update(
+            results=served.url,
+            into=f"{CLAIM_PATH}/{folder}",
+            checkpoints=served.checkpoints,
+            endpoint=bucket.endpoint,
+            region=bucket.region,
+        )
+        found.append({"name": "claim", "emptyDir": {}})
+        mounts.append(data)
+        if bucket.secret_name is not None:
+            environment[IMAGENET_CREDENTIALS] = pod.CREDENTIALS_PATH
+            secret = {"secretName": bucket.secret_name, "defaultMode": 0o440}
+            found.append({"name": "credentials", "secret": secret})
+            mounts.append(
+                {"name": "credentials", "mountPath": pod.CREDENTIALS_PATH, "readOnly": True}
+            )
+    container: Manifest = {
+        "name": names.CONTAINER,
+        "image": image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": [DOOR_PROGRAM],
+        "args": list(written(DOOR.options, values)),
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "resources": {"requests": dict(_REQUESTS), "limits": dict(_LIMITS)},
+        "securityContext": pod.unprivileged(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": DEADLINE_SECONDS,
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod.of_user(settings),
+        "containers": [container],
+        "volumes": found,
+    }
+    if job is not None and (secrets := job.spec.training.image_pull_secrets):
+        spec["imagePullSecrets"] = [{"name": secret.name} for secret in secrets]
+    if tolerations := _unique([*_tolerations(job), *(() if node is None else node.tolerations)]):
+        spec["tolerations"] = tolerations
+    if node is not None:
+        # Not nodeName: the scheduler also asks whether there is room.
+        field = {"key": "metadata.name", "operator": "In", "values": [node.name]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        spec["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        }
+    metadata: Manifest = {
+        "name": name,
+        "namespace": namespace,
+        "labels": {labels.MANAGED_BY: "imagenetctl", labels.APPLICATION: APPLICATION},
+    }
+    if job is not None:
+        # A controller would have to be allowed to end the job's finalizers.
+        owner = {**labels.owner(job), "controller": False, "blockOwnerDeletion": False}
+        metadata["ownerReferences"] = [owner]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _tolerations(job: ImageNetJob | None) -> list[Manifest]:
+    """Return what the pods of the preparation and the workers of a job tolerate."""
+    if job is None:
+        return []
+    templates = (job.spec.dataset.preprocessing.template, job.spec.training.workers.template)
+    found: list[Manifest] = []
+    for template in templates:
+        found += ((template or {}).get("spec") or {}).get("tolerations") or ()
+    return found
+
+
+def _unique(items: Iterable[Manifest]) -> list[Manifest]:
+    found: list[Manifest] = []
+    for item in items:
+        if item not in found:
+            found.append(item)
+    return found
