@@ -76,13 +76,13 @@ def test_the_peers_select_the_operators_pod() -> None:
         ({"scratchSize": "100G"}, {"scratch_size": "100G"}),
         ({"imagePullPolicy": "Never"}, {"image_pull_policy": "Never"}),
         ({"networkPolicy": {"enabled": False}}, {"network_policy": False}),
-        ({"preparationImage": {"repository": "ours"}}, {"preparation_image": "ours:0.1.0"}),
+        ({"preparationImage": {"repository": "ours"}}, {"preparation_image": "ours:0.2.0"}),
         (
             {"images": {"mxnet": {"cpu": {"repository": "ours", "tag": "2"}}}},
             {
                 "images": {
                     **PUBLISHED,
-                    "MXNet": Images(cpu="ours:2", gpu="imagenet-workloads-mxnet-cu112:0.1.0"),
+                    "MXNet": Images(cpu="ours:2", gpu="imagenet-workloads-mxnet-cu112:0.2.0"),
                 }
             },
         ),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from imagenet_operator.api import admission, crd
-from imagenet_operator.cli import generate
+from imagenet_operator.generate import admission, crd
+from imagenet_operator.generate import files as generate
 from support import chart
 from support.chart import Manifest, one
 from support.job_table import manifest, members, read
@@ -51,7 +51,8 @@ def test_every_object_has_its_kind_its_name_and_its_place(variant: str) -> None:
 def test_every_object_says_what_it_belongs_to(variant: str) -> None:
     for item in manifests(variant):
         labels = item["metadata"]["labels"]
-        assert labels["app.kubernetes.io/name"] == "imagenet-operator"
+        suffix = "-test" if item["kind"] == "Pod" else ""
+        assert labels["app.kubernetes.io/name"] == f"imagenet-operator{suffix}"
         assert labels["app.kubernetes.io/instance"] == chart.RELEASE
         assert all(isinstance(value, str) for value in labels.values())
 
@@ -168,8 +169,11 @@ def test_the_versions_are_one() -> None:
     released = {description["version"], description["appVersion"]}
     ours = ("imagenet-operator", "imagenet-spec", "imagenet-workloads")
     assert released == {version(name) for name in ours}
-    for package in ("imagenet-operator", "imagenet-workloads"):
-        assert f"imagenet-spec=={description['version']}" in (requires(package) or ())
+    for package, asked in (
+        ("imagenet-operator", "imagenet-spec[resource]"),
+        ("imagenet-workloads", "imagenet-spec"),
+    ):
+        assert f"{asked}=={description['version']}" in (requires(package) or ())
 
 
 def test_a_registry_goes_before_every_image() -> None:
@@ -254,18 +258,18 @@ def test_the_monitors_select_the_pods_that_there_are(variant: str) -> None:
         assert endpoint["honorLabels"] is True
 
 
-@pytest.mark.parametrize(
-    ("namespaces", "option"), [([], []), (["vision", "research"], ["-n", "vision"])]
-)
-def test_the_notes_say_what_to_type_next(
-    namespaces: list[str], option: list[str], tmp_path: Path
-) -> None:
-    notes = chart.notes({"watchNamespaces": namespaces}, tmp_path)
-    command, _, rest = notes.partition(" - <<'END'\n")
-    assert command.splitlines()[-1].split() == ["kubectl", *option, "apply", "-f"]
-    job = yaml.safe_load(rest.partition("\nEND\n")[0])
-    # Who installs the chart need not have the examples.
-    assert job == yaml.safe_load((chart.REPOSITORY / "examples/synthetic.yaml").read_text())
-    # Nothing must exist before, and few default StorageClasses can do more.
-    assert list(job["spec"]["dataset"]["source"]) == ["synthetic"]
-    assert job["spec"]["dataset"]["volume"]["accessModes"] == ["ReadWriteOnce"]
+def test_the_notes_say_what_to_type_next(tmp_path: Path) -> None:
+    assert commands(chart.notes({}, tmp_path / "all")) == [
+        "kubectl -n imagenet-operator rollout status deployment/imagenet-operator",
+        "helm -n imagenet-operator test imagenet-operator",
+        "kubectl get imagenetjobs --all-namespaces",
+    ]
+    listed = {"watchNamespaces": ["vision", "research"], "tests": {"enabled": False}}
+    assert commands(chart.notes(listed, tmp_path / "listed"))[1:] == [
+        "kubectl get imagenetjobs -n vision"
+    ]
+
+
+def commands(notes: str) -> list[str]:
+    """Return the lines of the notes that are to be typed."""
+    return [line.strip() for line in notes.splitlines() if line.startswith("  ")]

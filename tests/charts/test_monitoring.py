@@ -147,6 +147,7 @@ def test_the_dashboard_shows_what_a_person_looks_for() -> None:
         "Time by phase",
         "Goodput",
         "GPU-hours",
+        "GPU use",
         "Progress",
     } <= PANELS.keys()
 
