@@ -9,13 +9,14 @@ nested. A condition names what an image has, by the table here; a new image is o
 command loses its last backslash if no line continues it.
 """
 
-import argparse
 import re
 import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from imagenet_operator.generate.files import write_or_check
 
 IMAGES = Path(__file__).parent
 TEMPLATE = IMAGES / "Dockerfile.template"
@@ -135,24 +136,11 @@ def render(name: str, image: Image, template: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the Dockerfiles, or with --check compare them; return the exit code."""
-    parser = argparse.ArgumentParser(description="Write the images' Dockerfiles.")
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    chosen = parser.parse_args(arguments)
     template = TEMPLATE.read_text()
-    code = 0
-    for name, image in TABLE.items():
-        file = IMAGES / name / "Dockerfile"
-        text = render(name, image, template)
-        if chosen.check and (not file.exists() or file.read_text() != text):
-            print(
-                f"images/{name}/Dockerfile: differs from its template; run make generate",
-                file=sys.stderr,
-            )
-            code = 1
-        elif not chosen.check:
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text)
-    return code
+    contents = {
+        IMAGES / name / "Dockerfile": render(name, image, template) for name, image in TABLE.items()
+    }
+    return write_or_check(contents, "its template", __doc__ or "", arguments)
 
 
 if __name__ == "__main__":

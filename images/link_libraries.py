@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from imagenet_workloads.process.missing_library import DEBIAN_PACKAGES
+from imagenet_workloads.process.program import DEBIAN_PACKAGES
 
 # Where wheels that are installed anyway keep each of them, relative to site-packages.
 COPIES = {

@@ -28,8 +28,8 @@ _OVERRIDE = "numpy"
 # What Horovod's wheel imports; it is installed without dependencies.
 _HOROVOD = ("cloudpickle", "packaging", "psutil", "PyYAML")
 _HOROVOD_BUILD = (*_HOROVOD, "cmake", "setuptools", "wheel")
-# Our own distributions are built from this tree.
-_OURS = frozenset({"imagenet-spec"})
+# Our own distributions are built from this tree: only what they require is locked.
+_OURS = {"imagenet-spec": "spec"}
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
 
@@ -63,8 +63,15 @@ class Lock:
         project = tomllib.loads(file.read_text())["project"]
         optional = project.get("optional-dependencies", {})
         of_extras = [line for extra in self.extras for line in optional[extra]]
-        found = [*project["dependencies"], *of_extras, *self.more]
-        return [line for line in found if normal(line) not in _OURS]
+        found = [*project.get("dependencies", ()), *of_extras, *self.more]
+        required: list[str] = []
+        for line in found:
+            if (folder := _OURS.get(normal(line))) is None:
+                required.append(line)
+            else:
+                extras = re.findall(r"\[(.+)\]", line)
+                required += Lock((), folder, tuple(extras)).requirements()
+        return required
 
 
 LOCKS = {

@@ -1,4 +1,4 @@
-"""Lists what is in an image, as CycloneDX: the Python packages, and Debian's.
+"""Lists what is in an image, as CycloneDX: the Python packages, what they bring, and Debian's.
 
     /sbom/bin/python sbom.py /opt/imagenet/bin/python /usr/local/bin/python > sbom.cdx.json
 
@@ -26,6 +26,16 @@ def of_python(interpreter: str) -> Document:
     return document
 
 
+def of_wheels(packages: Path) -> list[Document]:
+    """Return what an environment's packages bring of other projects (PEP 770).
+
+    That is the charting library in imagenet_operator, for example. `packages` is the folder of the
+    environment's packages.
+    """
+    files = sorted(packages.glob("*.dist-info/sboms/**/*.cdx.json"))
+    return [part for file in files for part in json.loads(file.read_text())["components"]]
+
+
 def of_debian(lines: Iterable[str]) -> list[Document]:
     """Return the installed packages of dpkg-query's lines."""
     found = []
@@ -44,12 +54,19 @@ def merged(documents: Sequence[Document], more: Sequence[Document]) -> Document:
     return {**documents[0], "components": [found[name] for name in sorted(found)]}
 
 
+def _packages(interpreter: str) -> Path:
+    command = [interpreter, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    return Path(subprocess.run(command, check=True, stdout=-1, text=True).stdout.strip())
+
+
 def main(interpreters: Sequence[str]) -> int:
     """Print the list of this image, of the environments of these interpreters."""
     query = ["dpkg-query", "--show", "--showformat", _FORMAT]
     has_debian = Path("/var/lib/dpkg/status").exists()
     lines = subprocess.run(query, check=True, stdout=-1, text=True).stdout if has_debian else ""
-    found = merged([of_python(name) for name in interpreters], of_debian(lines.splitlines()))
+    brought = [part for name in interpreters for part in of_wheels(_packages(name))]
+    more = [*brought, *of_debian(lines.splitlines())]
+    found = merged([of_python(name) for name in interpreters], more)
     print(json.dumps(found, indent=1, sort_keys=True))
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import tarfile
 import zipfile
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from imagenet_operator.api import load
+from imagenet_spec.load import load
 from support.chart import REPOSITORY
 
 VERSION = version("imagenet-operator")
@@ -56,6 +57,16 @@ def test_a_wheel_has_its_programs(dist: Path, package: str, program: str) -> Non
         scripts = wheel.read(f"{package}-{VERSION}.dist-info/entry_points.txt").decode()
         assert f"{package}/__init__.py" in wheel.namelist()
     assert f"{program} = {package}." in scripts
+
+
+def test_the_operator_s_wheel_has_the_page_and_the_list_of_its_library(dist: Path) -> None:
+    source = REPOSITORY / "operator"
+    files = (path for path in source.glob("imagenet_operator/page/**/*") if path.is_file())
+    with zipfile.ZipFile(dist / f"imagenet_operator-{VERSION}-py3-none-any.whl") as wheel:
+        names = set(wheel.namelist())
+        listed = wheel.read(f"imagenet_operator-{VERSION}.dist-info/sboms/uplot.cdx.json")
+    assert {str(path.relative_to(source)) for path in files if path.suffix != ".pyc"} <= names
+    assert json.loads(listed)["components"][0]["name"] == "uplot"
 
 
 def test_the_chart_brings_the_definition_of_the_resource(dist: Path) -> None:

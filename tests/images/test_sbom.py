@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import sbom
 
 LINES = ["ii \tlibstdc++6\t12.2.0-14+deb12u1\tamd64", "rc \tnano\t7.2-1\tamd64"]
@@ -30,3 +33,12 @@ def test_environments_and_debian_s_packages_become_one_list() -> None:
         "bomFormat": "CycloneDX",
         "components": [numpy, pip, *packages],
     }
+
+
+def test_what_a_wheel_brings_of_other_projects_is_a_component(tmp_path: Path) -> None:
+    folder = tmp_path / "imagenet_operator-1.dist-info" / "sboms"
+    folder.mkdir(parents=True)
+    uplot = {"bom-ref": "pkg:npm/uplot@1", "name": "uplot"}
+    (folder / "uplot.cdx.json").write_text(json.dumps({"components": [uplot]}))
+    (tmp_path / "plain-1.dist-info").mkdir()
+    assert sbom.of_wheels(tmp_path) == [uplot]
