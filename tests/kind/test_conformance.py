@@ -9,7 +9,7 @@ from kind.kubectl import Kubectl
 from support.cluster_conformance import Conformance
 from support.kubernetes_driver import KubernetesDriver, unmanaged_job
 
-IMAGE = "imagenet-workloads-mxnet:0.1.0"
+IMAGE = "imagenet-workloads-mxnet:0.2.0"
 
 
 @pytest.fixture

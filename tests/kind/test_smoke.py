@@ -5,7 +5,7 @@ from __future__ import annotations
 from kind.cluster import Cluster
 from kind.kubectl import Kubectl, Manifest
 
-IMAGE = "imagenet-operator:0.1.0"
+IMAGE = "imagenet-operator:0.2.0"
 PORT = 8000
 
 

@@ -84,7 +84,7 @@ def violations(run: Run) -> dict[str, list[str]]:
     absences = merged([*run.silences, *leaderless(run.leases)])
     return {
         "At most one attempt of a job writes": overlaps(run.pods, run.outages),
-        "A job fails only by a crash of its own": failures(run.jobs, run.own_crashes),
+        "A job fails only because its own members crash": failures(run.jobs, run.own_crashes),
         "No pod requests a GPU before the dataset is sealed": early_gpus(run.pods, run.jobs),
         f"The condition explains each wait over {LONGEST_WAIT_SECONDS:.0f} s": [
             *silent_waits(run.jobs, absences),

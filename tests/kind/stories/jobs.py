@@ -19,8 +19,8 @@ from support.stand_ins import MEMBERS, PROGRAMS
 
 Manifest = dict[str, Any]
 
-IMAGE = "imagenet-workloads-mxnet:0.1.0"
-PREPARATION_IMAGE = "imagenet-workloads-preparation:0.1.0"
+IMAGE = "imagenet-workloads-mxnet:0.2.0"
+PREPARATION_IMAGE = "imagenet-workloads-preparation:0.2.0"
 """The image that trains on CPUs, with the tag of a local build."""
 
 CLAIM = "data"

@@ -315,7 +315,9 @@ def prepare_story(cluster: Cluster, kubectl: Kubectl) -> StoryNamespace:
 
 def make_digits(archive: Path) -> None:
     """Make the archive of the examples, as they say."""
-    subprocess.run([sys.executable, EXAMPLES / "make_digits.py", archive], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "imagenet_workloads.commands.digits", archive], check=True
+    )
 
 
 def condition(status: Manifest, kind: str) -> Manifest | None:

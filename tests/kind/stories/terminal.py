@@ -40,6 +40,21 @@ class Terminal:
             ["bash", "-c", command], cwd=self.folder, env=self.environment, check=True, timeout=600
         )
 
+    def ended(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a line, which may fail; return how it ended, and all that it printed."""
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        print(f"$ {command}\n{done.stdout}exit code {done.returncode}", flush=True)
+        return done
+
     @contextmanager
     def beside(self, command: str) -> Iterator[Path]:
         """Run a line that never ends while the block runs; give the file of what it prints."""

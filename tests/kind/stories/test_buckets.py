@@ -1,9 +1,16 @@
-"""Images in a bucket, with the keys of a Secret: from a cache, in place, and published."""
+"""Images and models in a bucket, with the keys of a Secret.
+
+Images come from a cache, in place, and published; a model is uploaded, another job starts from it,
+and a user downloads it when its claim is gone.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from kind.seaweedfs import server as bucket
 from kind.stories.author import Author
@@ -16,11 +23,14 @@ from kind.stories.jobs import (
     from_archive,
     trained,
 )
-from kind.stories.namespace import ROLE, StoryNamespace
+from kind.stories.namespace import OF_JOB, ROLE, StoryNamespace
 from kind.stories.release import Release
+from kind.stories.user import User
 
 STEPS = {"story-index", "story-pack", "story-seal"}
 PLACE = {"bucket": bucket.BUCKET, "endpoint": bucket.ENDPOINT, "secretName": bucket.SECRET}
+ON_CLAIM = {"volume": {"claimName": CLAIM}}
+UPLOADED_FROM_CLAIM = {**ON_CLAIM, "upload": {"s3": {**PLACE, "prefix": "models"}}}
 PUBLISHED = {"s3": {**PLACE, "prefix": "published/digits"}}
 
 
@@ -54,7 +64,9 @@ def test_an_author_under_the_strict_profile_needs_the_right_to_get_the_secret(
     assert steps_with_keys(story) == STEPS - {"story-seal"}
 
 
-def test_a_job_trains_from_the_dataset_that_another_one_publishes(story: StoryNamespace) -> None:
+def test_a_job_trains_from_the_dataset_that_another_one_publishes(
+    story: StoryNamespace, tmp_path: Path
+) -> None:
     fill_bucket(story)
     at = {"worker": AT_CHECKPOINT.format(1)}
     story.kubectl.apply(from_bucket(publish=PUBLISHED, hold_at=at))
@@ -67,16 +79,39 @@ def test_a_job_trains_from_the_dataset_that_another_one_publishes(story: StoryNa
 
     key = story.job()["status"]["dataset"]["key"]
     shutil.rmtree(story.data / "datasets")
-    story.kubectl.apply(from_published("second"))
+    story.kubectl.apply(from_published("second", {"output": UPLOADED_FROM_CLAIM}))
 
-    status = story.wait_for_condition("Succeeded", "second")
+    status = story.wait_for_condition("ModelUploaded", "second")
     assert (status["restarts"], status["disruptions"]) == (0, 0)
     result = story.result(status, "second")
     assert (result["dataset"]["key"], result["validation"]["images"]) == (key, VALIDATED)
     assert not (story.data / "datasets").exists()
     pods = story.pods(job="second")
-    assert {role(pod) for pod in pods} == {"scheduler", "server", "worker"}
-    assert {role(pod) for pod in pods if bucket.SECRET in str(pod["spec"])} == {"worker"}
+    assert {role(pod) for pod in pods} == {"scheduler", "server", "worker", "upload"}
+    with_keys = {role(pod) for pod in pods if bucket.SECRET in str(pod["spec"])}
+    assert with_keys == {"worker", "upload"}
+
+    model, attempt = status["model"], story.output("second") / "attempts" / "r0"
+    assert model["bucket"] == bucket.BUCKET
+    assert model["sha256"] == hashlib.sha256((attempt / "result.json").read_bytes()).hexdigest()
+    shutil.rmtree(story.data / "jobs")
+    start = {"s3": {**PLACE, "prefix": model["path"].partition("/attempts/")[0]}}
+    story.kubectl.apply(from_published("third", {"checkpoint": {"initFromRemote": start}}))
+    story.wait_for_condition("Succeeded", "third")
+    begun = (story.output("third") / "attempts" / "r0" / "metrics.jsonl").read_text()
+    assert "/epoch-0001-batch-00000000" in json.loads(begun.splitlines()[0])["resumedFrom"]
+
+    # Pods keep it, also those that have ended.
+    story.kubectl("delete", "pods", f"--selector={OF_JOB}")
+    story.kubectl("delete", "pods", "upload")
+    story.kubectl("delete", "persistentvolumeclaims", CLAIM, "--timeout=120s")
+    user = User(story, tmp_path)
+    assert f"the claim {CLAIM} is gone" in user.imagenetctl("download", "second", "--to", "model")
+    document = (tmp_path / "model" / "result.json").read_bytes()
+    assert hashlib.sha256(document).hexdigest() == model["sha256"]
+    for name, file in json.loads(document)["files"].items():
+        content = (tmp_path / "model" / name).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == file["sha256"], name
 
 
 def fill_bucket(story: StoryNamespace) -> None:
@@ -108,14 +143,17 @@ def from_bucket(
     )
 
 
-def from_published(name: str) -> Manifest:
-    """Return a job whose two workers train from the published dataset; all its pods stay."""
+def from_published(name: str, training: Manifest) -> Manifest:
+    """Return a job whose two workers train from the published dataset; all its pods stay.
+
+    `training` has fields to add or replace.
+    """
     return trained(
         name,
         epochs=1,
         dataset={"source": {"prepared": PUBLISHED}},
         workers={"cache": {"size": "100Mi"}},
-        training={"output": {"volume": {"claimName": CLAIM}}},
+        training={"output": ON_CLAIM, **training},
         run_policy={"cleanPodPolicy": "None"},
     )
 

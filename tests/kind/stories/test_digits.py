@@ -29,7 +29,8 @@ def test_digits_are_learned_across_two_nodes_and_their_dataset_is_used_again(
     (result,) = dataset.glob("jobs/digits-*/attempts/r0/result.json")
     written = json.loads(result.read_text())
     assert written["validation"]["top1"] >= 0.95
-    for name in (*written["model"].values(), "metrics.jsonl", "labels.json"):
+    beside = ("metrics.jsonl", "labels.json", "evaluation.json", "model-card.md")
+    for name in (*written["model"].values(), *beside):
         assert (result.parent / name).stat().st_size > 0
     assert first["training"]["accuracy"]["validation"] >= 0.95
 

@@ -1,7 +1,7 @@
-"""The first job of a new user, by the commands of the README and of the chart's notes.
+"""The first job of a new user, by the commands of the README.
 
-Both make their claims by the cluster's default StorageClass, which gives each to one node only, as
-most clusters' do.
+Its claims are made by the cluster's default StorageClass, which gives each to one node only, as
+most clusters' do. `test_helm_test` has the commands of the chart's notes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from kind.cluster import Cluster
 from kind.stories.jobs import Manifest
@@ -51,25 +50,6 @@ def test_the_readme_leads_to_a_trained_model(
     assert end_of(printed) == end_of(shown)
 
 
-def test_the_notes_of_the_chart_lead_to_a_trained_model(
-    story: StoryNamespace, cluster: Cluster, terminal: Terminal
-) -> None:
-    before, _, rest = Release(cluster).notes().partition(" - <<'END'\n")
-    manifest, _, after = rest.partition("\nEND\n")
-    *checks, create = commands_of(before)
-    (watch,) = commands_of(after)
-
-    for command in checks:
-        terminal.type(command)
-    terminal.type(f"{create} - <<'END'\n{for_one_epoch(manifest)}\nEND")
-    status, _ = watched(story, terminal, watch, "synthetic")
-
-    assert (status["restarts"], status["disruptions"]) == (0, 0)
-    assert status["dataset"]["classes"] == 10
-    check_claim(story, "synthetic")
-    assert failed_starts(story) == []
-
-
 def watched(
     story: StoryNamespace, terminal: Terminal, watch: str, job: str
 ) -> tuple[Manifest, list[str]]:
@@ -108,21 +88,12 @@ def failed_starts(story: StoryNamespace) -> list[str]:
     """Return what the kubelet said of startup probes that failed: a good run has none of it.
 
     At its end a member may refuse a readiness probe that comes between its server and its exit.
+    A connection that is refused at the start is left out: on a busy machine a program may need
+    longer than the probe's first delay until it listens.
     """
     said = [event["message"] for event in story.kubectl.all("events")]
-    return [message for message in said if message.startswith("Startup probe failed")]
-
-
-def commands_of(notes: str) -> list[str]:
-    """Return the lines of the chart's notes that are to be typed."""
-    return [line for line in map(str.strip, notes.splitlines()) if line.startswith("kubectl ")]
-
-
-def for_one_epoch(manifest: str) -> str:
-    """Let a job train for one epoch: the story is not about its length."""
-    job = yaml.safe_load(manifest)
-    training = job["spec"]["training"]
-    training["epochs"] = 1
-    training["optimizer"]["stepEpochs"] = []
-    text: str = yaml.safe_dump(job)
-    return text
+    return [
+        message
+        for message in said
+        if message.startswith("Startup probe failed") and "connection refused" not in message
+    ]

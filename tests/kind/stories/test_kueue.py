@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from imagenet_operator.api import queue as names
+from imagenet_spec.resource import queue as names
 from kind import kueue
 from kind.cluster import Cluster
 from kind.stories.jobs import AT_CHECKPOINT, CLAIM, Manifest, from_archive, played, trained

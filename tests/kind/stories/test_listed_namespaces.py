@@ -9,6 +9,7 @@ import pytest
 from kind.cluster import Cluster
 from kind.conftest import fresh_namespace
 from kind.kubectl import Kubectl
+from kind.stories.deployment import Operator
 from kind.stories.jobs import Manifest, played
 from kind.stories.namespace import CHILDREN, StoryNamespace
 from kind.stories.release import Release
@@ -49,6 +50,32 @@ def test_only_jobs_of_listed_namespaces_are_run(
     # It is not seen for its place alone.
     release.upgrade()
     elsewhere.wait_until("imagenetjobs", is_seen)
+
+
+def test_a_namespace_that_comes_back_is_watched_again(
+    story: StoryNamespace, cluster: Cluster, operator: Operator, release: Release
+) -> None:
+    name = f"{story.name}-elsewhere"
+    both = f"--set=watchNamespaces={{{story.name},{name}}}"
+    with fresh_namespace(cluster, name) as elsewhere:
+        release.upgrade(both)
+        elsewhere.apply(played())
+        elsewhere.wait_until("imagenetjobs", is_seen)
+        (before,) = operator.pods()
+
+    elsewhere.wait_until("namespaces", lambda namespaces: name not in namespaces)
+    story.kubectl.apply(played())
+    story.wait_for_condition("Succeeded")
+
+    with fresh_namespace(cluster, name) as elsewhere:
+        # The Role comes back with it, and nothing else changes.
+        release.upgrade(both)
+        elsewhere.apply(played())
+        elsewhere.wait_until("imagenetjobs", is_seen)
+        (after,) = operator.pods()
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    (container,) = after["status"]["containerStatuses"]
+    assert container["restartCount"] == 0
 
 
 def refused(cluster: Cluster) -> list[str]:

@@ -1,4 +1,4 @@
-"""Upgrade and uninstall of the chart while jobs run, then removal of everything.
+"""Upgrade and uninstall of the chart, and another definition, while jobs run; then removal.
 
 The commands are those of docs/install.md.
 """
@@ -9,13 +9,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kind.cluster import Cluster
 from kind.kubectl import NotFoundError
 from kind.stories.deployment import Operator
-from kind.stories.jobs import played
+from kind.stories.jobs import played, trained
 from kind.stories.namespace import StoryNamespace
 from kind.stories.release import Release
 from kind.stories.terminal import open_terminal
@@ -24,6 +25,19 @@ from support.pages import blocks
 
 INSTALL = (chart.REPOSITORY / "docs" / "install.md").read_text()
 DEFINITION = "imagenetjobs.imagenet.dev"
+
+NEWER_FIELDS = {
+    "spec": "dataset.verify runPolicy.startDeadlineSeconds training.compile training.deterministic"
+    " training.labelSmoothing training.optimizer.schedule training.precision training.reader"
+    " training.workers.cache training.workers.elastic training.workers.minReplicas",
+    "status": "consecutiveDisruptions consecutiveFailures dataset.decision model progressedAttempt"
+    " reason startErrors time training.boundWorkers training.checkpointEpoch"
+    " training.checkpointEverySeconds training.dataWait training.eta training.expectsResult"
+    " training.finishedEpochs training.loopCpuSeconds training.memberGroups training.rank0Pod"
+    " training.seconds training.stragglers training.unsavedSeconds training.workerChanges"
+    " training.workers",
+}
+"""Fields of every training job that the definition of 0.1.0 lacks."""
 
 
 def columns(cluster: Cluster) -> list[str]:
@@ -48,6 +62,58 @@ def restored_columns(cluster: Cluster) -> Iterator[None]:
     assert columns(cluster) == shown[1:]
     yield
     assert columns(cluster) == shown
+
+
+def older(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return what 0.1.0 had in the place of a definition, as far as a training job can tell."""
+    made: dict[str, Any] = json.loads(json.dumps(definition), object_hook=without_rules)
+    schema = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for part, paths in NEWER_FIELDS.items():
+        for path in paths.split():
+            *parents, last = (part, *path.split("."))
+            holder = schema
+            for name in parents:
+                holder = holder["properties"][name]
+            del holder["properties"][last]
+    return made
+
+
+def without_rules(found: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the rules of a schema, which name fields that are gone."""
+    return {name: value for name, value in found.items() if name != "x-kubernetes-validations"}
+
+
+def test_another_definition_loses_nothing_of_a_job_that_trains(
+    digits_story: StoryNamespace, release: Release, cluster: Cluster
+) -> None:
+    story = digits_story
+    present = story.kubectl.get("customresourcedefinitions", DEFINITION)
+    del present["metadata"]["resourceVersion"]
+    held = "/epoch-000[24]-[^/]*$"
+    story.kubectl.apply(trained(epochs=6, hold_at={"worker": held}))
+    story.wait_until_held("worker", "epoch-0002")
+    story.wait_for_job(lambda status: "time" in status)
+    before = {pod["metadata"]["uid"] for pod in story.pods()}
+
+    try:
+        cluster.kubectl("replace", "--filename=-", given=json.dumps(older(present)))
+        story.wait_for_job(lambda status: "time" not in status)
+        story.release((story.data / "held-worker").read_text().split()[1])
+        story.wait_until_held("worker", "epoch-0004")
+        # Written by the operator, and pruned.
+        status = story.wait_for_job(lambda status: status["training"].get("epoch", 0) >= 3)
+        assert "finishedEpochs" not in status["training"]
+    finally:
+        cluster.kubectl("replace", "--filename=-", given=json.dumps(present))
+    assert {pod["metadata"]["uid"] for pod in story.pods()} == before
+    story.release()
+
+    status = story.wait_for_condition("Succeeded")
+    assert (status["restarts"], status["disruptions"]) == (0, 0)
+    assert status["time"] and status["training"]["finishedEpochs"] == "6/6"
+    assert {pod["metadata"]["uid"] for pod in story.pods(role="worker")} <= before
+    written = story.result(status)
+    assert (written["epochs"], written.get("resumedFrom")) == (6, None)
 
 
 def test_upgrade_and_uninstall_keep_jobs_and_removal_keeps_claims(
