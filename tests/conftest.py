@@ -7,7 +7,7 @@ import zlib
 import pytest
 from hypothesis import HealthCheck, settings
 
-from imagenet_workloads.frameworks.mxnet.fast_import import make_operators_late
+from imagenet_workloads.frameworks.mxnet.description import make_operators_late
 
 # As in the programs under test; the processes that test are many, too.
 make_operators_late()

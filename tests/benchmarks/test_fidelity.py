@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from imagenet_operator.api import parse, validate
+from imagenet_spec.validate import parse, validate
 
 PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "fidelity.py"
 

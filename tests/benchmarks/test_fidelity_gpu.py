@@ -13,7 +13,7 @@ from benchmarks.cifar_images import Picture, read_pictures, rows, write_archive,
 from benchmarks.fidelity_gpu import ARCHIVE, KILLED, OURS, PLAIN, Comparison, Trained
 
 from benchmarks import fidelity_gpu
-from imagenet_operator.api import parse, validate
+from imagenet_spec.validate import parse, validate
 from imagenet_workloads.dataset import read_dataset
 from support.pictures import pixels
 from support.preparation import prepare, records

@@ -10,7 +10,16 @@ import cv2
 import numpy as np
 import pytest
 from benchmarks.photographs import make_photographs
-from benchmarks.preparation import codecs, encoders, im2rec_calls, latency, memory, programs, psnr
+from benchmarks.preparation import (
+    codecs,
+    encoders,
+    hashing,
+    im2rec_calls,
+    latency,
+    memory,
+    programs,
+    psnr,
+)
 from benchmarks.preparation.encoders import Im2Rec
 from benchmarks.preparation.programs import NOTHING, Outcome
 from benchmarks.preparation.speed import Runs, judge, rows
@@ -152,3 +161,20 @@ def test_inner_tars_must_be_full(text: str) -> None:
 def test_pixels_are_compared(difference: int, said: str) -> None:
     black, other = np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), difference, np.uint8)
     assert psnr.in_decibels(psnr.mean_psnr(iter([(black, other)]))) == said
+
+
+@needs_libturbojpeg
+def test_the_hash_is_a_part_of_packing(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hashing, "BENCH", bench)
+    hashing.measure_hash(make_photographs(bench, 8), [64])
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if "| 64" in line]
+    assert [row[2].strip() for row in rows] == ["opencv", "planes"]
+    for row in rows:
+        assert 0 < float(row[4]) < float(row[3])
+
+
+def test_seal_finds_the_planted_copies(capsys: pytest.CaptureFixture[str]) -> None:
+    hashing.measure_seal(2000, 50)
+    assert capsys.readouterr().out.endswith("and finds 50 of 50 planted copies.\n")

@@ -17,9 +17,9 @@ import pytest
 from benchmarks.recovery import __main__, on_kind, parts
 from benchmarks.scaling import pods
 
-from imagenet_operator.api import parse, validate
 from imagenet_operator.clusters.local.pods import expand
 from imagenet_operator.manifests import labels, preview
+from imagenet_spec.validate import parse, validate
 from kind.stories.jobs import CLAIM
 from kind.stories.namespace import ATTEMPT, OF_JOB, StoryNamespace
 

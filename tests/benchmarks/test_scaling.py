@@ -15,13 +15,13 @@ import pytest
 from benchmarks.scaling import __main__ as program
 from benchmarks.scaling import bare_program, here, jobs, speeds
 
-from imagenet_operator.api import validate
 from imagenet_operator.cli.sweep import Here
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import kubelet
 from imagenet_operator.clusters.local.kubelet import Launch, PodProcess
+from imagenet_spec.validate import validate
 from imagenet_workloads.commands import train
-from imagenet_workloads.data.sharding import batches_per_epoch
+from imagenet_workloads.data.order import batches_per_epoch
 
 Manifest = dict[str, Any]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from benchmarks.scaling import jobs, on_kind, pods
 
-from imagenet_operator.api import parse, validate
 from imagenet_operator.clusters.local.pods import expand
 from imagenet_operator.manifests import preview
+from imagenet_spec.validate import parse, validate
 from imagenet_workloads.commands import train
 from kind.stories.jobs import CLAIM as CLAIM_OF_PLACE
 from kind.stories.namespace import StoryNamespace

@@ -52,6 +52,7 @@ LONG: dict[str, tuple[JobDraw, ...]] = {
     "mirrored": (_job("mirrored", **_TENSORFLOW),),
     "distributedDataParallel": (_job("distributedDataParallel", training=_PYTORCH),),
     "publish": (_job("single", is_prepared=False, dataset={"publish": {"s3": BUCKET}}),),
+    "upload": (_job("single", training={"output": {"upload": {"s3": BUCKET}}}),),
     "shared dataset": (
         _job("single", is_prepared=False, dataset=_SHARED),
         _job("single", "other", is_prepared=False, dataset=_SHARED),

@@ -18,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from imagenet_spec.events import Run, read_runs
 from imagenet_spec.program.train import PROCESSES, THREADS
-from imagenet_workloads.checkpoint.manifest import CheckpointManifest, Position
-from imagenet_workloads.telemetry.history import Run, read_runs
+from imagenet_workloads.checkpoint import CheckpointManifest, Position
 from imagenet_workloads.train.receipts import Receipt, read_chain
 from support.processes import DEADLINE_SECONDS
 from support.tiny_dataset import write_dataset

@@ -14,7 +14,7 @@ from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client, Fence, LeaseTimes
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection, LeaseLost
 from imagenet_operator.clusters.kubernetes.login import Connection, Credentials
-from imagenet_operator.clusters.kubernetes.named_claims import NamedClaims
+from imagenet_operator.clusters.kubernetes.objects import NamedClaims
 from imagenet_operator.clusters.kubernetes.operator import Operator
 from imagenet_operator.configuration import Configuration
 from support.virtual_time import Process, VirtualTimeLoop

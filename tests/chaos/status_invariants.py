@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from chaos.jobs import CHANGES_PER_HOUR
 from chaos.world import ChaosCluster, JobWorld
-from imagenet_operator.api.status import Status, TrainingStatus
 from imagenet_operator.reconcile.policies import elastic, gang, job_status
+from imagenet_spec.resource.status import Status, TrainingStatus
 from support.simulated_objects import attempt_of, true_ends
 from support.simulated_queue import is_gated
 

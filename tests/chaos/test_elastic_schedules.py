@@ -11,8 +11,8 @@ from chaos.counts import Counts
 from chaos.faults import Fault
 from chaos.invariants import Violated
 from chaos.jobs import ELASTIC
-from imagenet_operator.api import elastic_workers
 from imagenet_operator.reconcile.policies import elastic
+from imagenet_spec.resource import elastic_workers
 
 SCHEDULES = 40
 AT_ONCE = 20

@@ -17,19 +17,19 @@ from chaos import faults, schedule
 from chaos.faults import Fault
 from chaos.network import Rule
 from chaos.schedule import Story
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters import apply
 from imagenet_operator.clusters.interface import Cluster, ClusterError
 from imagenet_operator.clusters.kubernetes import cluster, reconciler
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.cluster import KubernetesCluster
 from imagenet_operator.clusters.kubernetes.leader_election import LeaderElection
-from imagenet_operator.clusters.kubernetes.read_consistency import ReadConsistency
+from imagenet_operator.clusters.kubernetes.reconciler import ReadConsistency
 from imagenet_operator.manifests import attempt
 from imagenet_operator.reconcile import decide, observe, outcome, training
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import members, suspend
 from imagenet_operator.reconcile.types import Attempt, Charge, Decision, End
+from imagenet_spec.resource import ImageNetJob
 from support.api_requests import creates_a_pod, writes_status
 from support.planted_bugs import (
     deletes_before_it_records,
@@ -126,7 +126,7 @@ def takes_a_lease_that_another_one_holds(patch: Patch) -> None:
 
 
 def writes_the_status_first(patch: Patch) -> None:
-    in_order = apply._steps
+    in_order = apply.steps_of
 
     def status_first(
         cluster: Cluster, job: ImageNetJob, decision: Decision, refused: list[ClusterError]
@@ -135,7 +135,7 @@ def writes_the_status_first(patch: Patch) -> None:
         yield [cluster.write_status(written)] if apply.writes_status(job, decision) else []
         yield from in_order(cluster, job, replace(decision, status=job.status), refused)
 
-    patch.setattr(apply, "_steps", status_first)
+    patch.setattr(apply, "steps_of", status_first)
 
 
 def creates_pods_before_their_protection(patch: Patch) -> None:
@@ -159,13 +159,13 @@ def goes_on_after_a_refusal(patch: Patch) -> None:
 
 
 def forgets_former_attempts(patch: Patch) -> None:
-    found = observe._attempts
+    found = observe.attempts_of
 
     def newest(*given: Any) -> dict[int, Attempt]:
         attempts = found(*given)
         return {number: attempts[number] for number in sorted(attempts)[-1:]}
 
-    patch.setattr(observe, "_attempts", newest)
+    patch.setattr(observe, "attempts_of", newest)
 
 
 def succeeds_with_its_first_worker(patch: Patch) -> None:
@@ -199,7 +199,7 @@ def refunds_any_charge(patch: Patch) -> None:
 
 
 def gives_up_too_early(patch: Patch) -> None:
-    patch.setattr(outcome, "_limit_reached", lambda *_: ("BackoffLimitExceeded", "enough"))
+    patch.setattr(outcome, "limit_reached", lambda *_: ("BackoffLimitExceeded", "enough"))
 
 
 def believes_in_suspension_at_once(patch: Patch) -> None:
@@ -211,28 +211,28 @@ def takes_everything_for_its_own(patch: Patch) -> None:
         del asked_for
         return bool(item["metadata"]["name"].startswith(job.metadata.name))
 
-    patch.setattr(observe, "_is_ours", of_its_name)
+    patch.setattr(observe, "is_ours", of_its_name)
 
 
 def records_the_end_again_and_again(patch: Patch) -> None:
-    finish = decide._finish
+    finish = decide.finish
 
     def talkative(context: ReconcileContext) -> None:
         finish(context)
         context.record_event("Finished", "again")
         context.requeue_later()
 
-    patch.setattr(decide, "_finish", talkative)
+    patch.setattr(decide, "finish", talkative)
 
 
 def never_starts_again(patch: Patch) -> None:
-    between = training._between_attempts
+    between = training.between_attempts
 
     def only_once(context: ReconcileContext) -> None:
         if context.status.training is None:
             between(context)
 
-    patch.setattr(training, "_between_attempts", only_once)
+    patch.setattr(training, "between_attempts", only_once)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pathlib import Path
 from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.dataset import read_dataset
 from imagenet_workloads.records.split import open_split
-from imagenet_workloads.train.ledger_check import check, find_runs
+from imagenet_workloads.train.ledger import check, find_runs
 from support.processes import wait_until
 from support.tiny_dataset import write_dataset
 from support.training_cluster import PROGRAM, TrainingCluster, plain_environment

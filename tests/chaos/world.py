@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from chaos.job_objects import ObjectsOfJob
-from imagenet_operator.api import stored as stored_jobs
-from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.manifests import labels
+from imagenet_spec import stored as stored_jobs
+from imagenet_spec.resource.status import Status
 from support.api_storage import Storage
 from support.operator_harness import node
 from support.simulated_objects import attempt_of, is_terminating, owner_of, role_of, workers_of

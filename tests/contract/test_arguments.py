@@ -9,25 +9,27 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given, settings
-from pydantic.alias_generators import to_snake
 
-from imagenet_operator.api import ImageNetJob, load
-from imagenet_operator.api import parse as parse_job
-from imagenet_operator.api.augmentation import Augmentation
-from imagenet_operator.api.base import Model
-from imagenet_operator.api.compatibility import COMBINATIONS
-from imagenet_operator.api.job import ImageNetJobSpec
-from imagenet_operator.api.networks import Network
-from imagenet_operator.api.options import OPERATOR_OPTIONS
-from imagenet_operator.api.strategies.parameter_server import ParameterServer
-from imagenet_operator.api.strategies.single import Single
-from imagenet_operator.api.training import Optimizer
 from imagenet_operator.manifests.arguments import of_worker
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
+from imagenet_spec.load import load
 from imagenet_spec.program.kinds import StepDecay
 from imagenet_spec.program.option import Option
 from imagenet_spec.program.presets import PRESETS
-from imagenet_spec.program.train import OPTIONS
+from imagenet_spec.program.programs import PROGRAMS
+from imagenet_spec.program.train import TRAIN
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.augmentation import Augmentation
+from imagenet_spec.resource.base import Model
+from imagenet_spec.resource.compatibility import COMBINATIONS
+from imagenet_spec.resource.extra_arguments import OPERATOR_OPTIONS
+from imagenet_spec.resource.job import ImageNetJobSpec
+from imagenet_spec.resource.networks import Network
+from imagenet_spec.resource.sources import SOURCES
+from imagenet_spec.resource.strategies.parameter_server import ParameterServer
+from imagenet_spec.resource.strategies.single import Single
+from imagenet_spec.resource.training import Optimizer
+from imagenet_spec.validate import parse as parse_job
 from imagenet_workloads.commands import train
 from support.argument_lists import (
     GOOD,
@@ -183,11 +185,24 @@ def test_every_option_of_a_worker_is_one_that_extra_arguments_may_not_repeat() -
         assert given - {"--dtype"} <= OPERATOR_OPTIONS.keys(), name
 
 
-@pytest.mark.parametrize("item", [item for item in OPTIONS if item.field], ids=lambda x: x.name)
+@pytest.mark.parametrize(
+    "item",
+    [item for program in (TRAIN, *PROGRAMS) for item in program.options if item.field],
+    ids=lambda item: item.name,
+)
 def test_the_field_of_an_option_is_one_of_the_resource(item: Option) -> None:
+    kinds = SOURCES if "*" in item.field else ("",)
+    assert any(is_field(item.field.replace("*", kind)) for kind in kinds)
+
+
+def is_field(path: str) -> bool:
+    """Return whether the resource has a field, by its path below `spec`."""
     model: Any = ImageNetJobSpec
-    for name in to_snake(item.field).split("."):
+    for name in re.sub("([A-Z])", r"_\1", path).lower().split("."):
+        if name not in getattr(model, "model_fields", {}):
+            return False
         model = hinted(model, name)
+    return True
 
 
 def hinted(model: Any, name: str) -> Any:

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.dataset_status import DatasetStatus
 from imagenet_operator.manifests import preview
-from imagenet_spec.names import IMAGENET_CREDENTIALS, IMAGENET_HOROVOD_HOSTS, ROLES
+from imagenet_spec.names import (
+    IMAGENET_CREDENTIALS,
+    IMAGENET_HOROVOD_HOSTS,
+    IMAGENET_START_CREDENTIALS,
+    IMAGENET_TRACKING,
+    IMAGENET_TRACKING_CREDENTIALS,
+    ROLES,
+)
+from imagenet_spec.resource.dataset_status import DatasetStatus
 from imagenet_workloads import environment as workloads
 from imagenet_workloads.prepare.index import IndexResult
 from imagenet_workloads.rendezvous import horovod_server
@@ -50,8 +57,15 @@ TORCHRUN = {"RANK", "GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"
 }
 """What torchrun sets, and PyTorch's own code reads."""
 
-OF_CLIENTS = {IMAGENET_CREDENTIALS}
+OF_CLIENTS = {
+    IMAGENET_CREDENTIALS,
+    IMAGENET_START_CREDENTIALS,
+    IMAGENET_TRACKING_CREDENTIALS,
+}
 """Read by the clients of servers and buckets."""
+
+OF_PID_1 = {IMAGENET_TRACKING}
+"""Read by what starts the process beside rank 0."""
 
 FOR_LIBRARIES = {"TF_CONFIG", "HOME", "TMPDIR", "OMP_NUM_THREADS"}
 
@@ -93,7 +107,7 @@ def test_every_variable_is_read_by_somebody(name: str) -> None:
         recorded = Recorded(variables(container))
         workloads.Environment.from_mapping(recorded)
         known = PS_LITE | HOROVOD | TORCHRUN | FOR_LIBRARIES | FOR_USERS | {IMAGENET_HOROVOD_HOSTS}
-        assert recorded.keys() <= recorded.asked | known | OF_CLIENTS
+        assert recorded.keys() <= recorded.asked | known | OF_CLIENTS | OF_PID_1
 
 
 def test_every_variable_that_is_read_is_set_on_some_pod() -> None:
@@ -138,7 +152,7 @@ def test_results_go_beside_the_dataset_where_no_output_is_named() -> None:
 def test_pods_of_every_role_are_built() -> None:
     built = {
         variables(container)["IMAGENET_ROLE"]
-        for name in ("defaults", "horovod", "fetched", "published")
+        for name in ("defaults", "horovod", "fetched", "published", "uploaded")
         for container in containers(name)
     }
     assert built | {"rendezvous"} == set(ROLES)

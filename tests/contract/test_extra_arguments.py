@@ -6,12 +6,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from imagenet_operator.api import ImageNetJob, validate
-from imagenet_operator.api import parse as parse_job
-from imagenet_operator.api.augmentation import Augmentation
 from imagenet_operator.manifests import preview
 from imagenet_spec.program import kinds
 from imagenet_spec.program.train import OPTIONS
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.augmentation import Augmentation
+from imagenet_spec.validate import parse as parse_job
+from imagenet_spec.validate import validate
 from imagenet_workloads.commands import train
 from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.train.description import refuse_lacking

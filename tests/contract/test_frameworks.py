@@ -57,11 +57,12 @@ def test_its_folder_has_the_modules_of_the_others(name: str) -> None:
     [(name, strategy) for name, one in WORKLOADS.items() for strategy in one.strategies],
 )
 def test_every_strategy_has_its_modules(name: str, strategy: str) -> None:
-    described, modules = WORKLOADS[name], WORKLOADS[name].strategies[strategy]
+    described = WORKLOADS[name]
     # As a file: the package of strategies imports the framework.
     folder = Path(*frameworks.__path__, described.package.rpartition(".")[2], "strategies")
-    assert (folder / f"{modules.strategy}.py").is_file()
-    assert importlib.util.find_spec(f"{rendezvous.__name__}.{modules.rendezvous}") is not None
+    assert (folder / f"{described.strategies[strategy]}.py").is_file()
+    module = f"{rendezvous.__name__}.{described.rendezvous[strategy]}"
+    assert importlib.util.find_spec(module) is not None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob
+from imagenet_spec.resource import ImageNetJob
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.rendezvous.horovod import HorovodSlot
 from support.job_table import JOBS, members, variables

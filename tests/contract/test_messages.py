@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api.crd import definition
-from imagenet_operator.api.options import OPERATOR_OPTIONS
+from imagenet_operator.generate.crd import definition
 from imagenet_operator.manifests import dataset, volumes
+from imagenet_spec.resource.extra_arguments import OPERATOR_OPTIONS
 from support.job_table import JOBS
 from support.pod_subset import REPOSITORY
 

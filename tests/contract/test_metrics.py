@@ -3,14 +3,14 @@
 import pytest
 from prometheus_client import generate_latest
 
-from imagenet_operator.api import figures
-from imagenet_operator.api.figures import FIGURES, Combine, Figure
 from imagenet_operator.clusters import untrusted_http
 from imagenet_operator.reconcile import sample, scrape
 from imagenet_spec import metrics
 from imagenet_spec.metrics import MetricType
+from imagenet_spec.resource import figures
+from imagenet_spec.resource.figures import FIGURES, Combine, Figure
 from imagenet_workloads.environment import Environment
-from imagenet_workloads.telemetry.registry import Registry
+from imagenet_workloads.telemetry.server import Registry
 
 UNITS = {
     figures.COUNT: {"epochs", "batches", "images", "seconds"},
@@ -19,6 +19,8 @@ UNITS = {
     figures.MICROSECONDS: {"seconds"},
     figures.SHARE: {"ratio"},
     figures.FLAG: {"1"},
+    figures.LOSS: {"nats"},
+    figures.LEARNING_RATE: {"1"},
 }
 SERIES = {
     series: metric

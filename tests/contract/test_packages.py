@@ -8,9 +8,9 @@ from typing import get_args
 
 import pytest
 
-from imagenet_operator.api.training import TrainingSpec
 from imagenet_operator.manifests import preview
 from imagenet_operator.manifests.settings import DEFAULTS
+from imagenet_spec.resource.training import TrainingSpec
 from support.job_table import JOBS
 from support.pod_subset import REPOSITORY, console_scripts
 

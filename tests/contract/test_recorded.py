@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_workloads.checkpoint.manifest import CheckpointManifest
+from imagenet_workloads.checkpoint import CheckpointManifest
 from imagenet_workloads.dataset import Dataset
 from support import recorded_decisions, recorded_facts
 

@@ -7,21 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagenet_operator.scaling import table
+from imagenet_operator.scaling.points import Point, Size
 from imagenet_operator.scaling.table import Measured, rows
 from imagenet_workloads.commands.plot import build_parser
 from imagenet_workloads.telemetry import plot
 
+POINTS = st.builds(
+    Point,
+    st.sampled_from(["single", "parameterServer:dist_async", "horovod:TensorFlow"]),
+    st.builds(Size, st.integers(1, 100)),
+    st.just({}),
+)
 MEASURED = st.builds(
     Measured,
-    st.sampled_from(["single", "parameterServer:dist_async", "horovod:TensorFlow"]),
-    st.integers(1, 100),
+    POINTS,
     st.integers(0, 10_000),
     st.floats(1, 1e6),
     st.none() | st.floats(0, 1),
 )
 
 
-@given(st.lists(MEASURED, min_size=1, unique_by=lambda item: (item.strategy, item.workers)))
+@given(st.lists(MEASURED, min_size=1, unique_by=lambda item: str(item.point)))
 def test_every_point_is_read_back(measured: list[Measured]) -> None:
     found = rows(measured)
     with tempfile.TemporaryDirectory() as folder:

@@ -2,8 +2,8 @@
 
 import re
 
-from imagenet_operator.api import dataset_status
-from imagenet_operator.api.sources import SOURCES
+from imagenet_spec.resource import dataset_status
+from imagenet_spec.resource.sources import SOURCES
 from imagenet_workloads.prepare.layouts import decide as decisions
 from imagenet_workloads.prepare.sources.kinds import KINDS
 from support.pod_subset import REPOSITORY

@@ -6,9 +6,9 @@ from typing import Any
 import mxnet as mx
 import pytest
 
-from imagenet_operator.api import validate
-from imagenet_operator.api.augmentation import Augmentation
 from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.resource.augmentation import Augmentation
+from imagenet_spec.validate import validate
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks.mxnet.records import augmentation_arguments
 from support.job_table import manifest

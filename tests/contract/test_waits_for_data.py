@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from imagenet_operator.reconcile.policies.data_wait import Cause, cause
-from imagenet_operator.reconcile.step_window import Steps
+from imagenet_operator.reconcile.windows import Steps
 from imagenet_spec.program.train import PROCESSES, AugmentationOptions
-from imagenet_workloads.arguments import throttled_seconds
 from imagenet_workloads.clients.folders import ServedFolder
 from imagenet_workloads.clients.http import HttpClient
+from imagenet_workloads.cores import throttled_seconds
 from imagenet_workloads.data.augmentation import Recipe
 from imagenet_workloads.data.batches import Decoding, OrderedTraining, WorkerShare
 from imagenet_workloads.data.order import Order

@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.api import ImageNetJob, worker_memory
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.names import IMAGENET_CPUS
 from imagenet_spec.program.train import PROCESSES, THREADS
+from imagenet_spec.resource import ImageNetJob, worker_memory
 from imagenet_workloads.commands import train
-from imagenet_workloads.data import batches, lane_reader, order, ordered_data
+from imagenet_workloads.data import batches, order, ordered_data, windows
 from imagenet_workloads.data.batches import ImageBatch
 from imagenet_workloads.data.inputs import Inputs
-from imagenet_workloads.data.lane_reader import LaneReader
 from imagenet_workloads.data.layouts import Normalized
-from imagenet_workloads.data.windows import Wanted, Windows
+from imagenet_workloads.data.windows import LaneReader, Wanted, Windows
 from imagenet_workloads.dataset import RECORD_IO
 from imagenet_workloads.frameworks.mxnet.data import choose
 from imagenet_workloads.rendezvous.ddp import Process
@@ -192,7 +191,7 @@ def test_decoders_are_as_many_as_the_figure_counts(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(128))
     processes = max(gpus, 1)
     local = {Process.variables.local_size: str(processes)}
-    by = decoding or batches._faster()
+    by = decoding or batches.faster()
     count = processes * ordered_data.decoding_cores(threads, local) if by == PROCESSES else 0
     assert figure(planned).decoders == count
 
@@ -201,7 +200,7 @@ def test_the_declarations_are_equal() -> None:
     ours = worker_memory
     assert (ours.TRAINING_SLOTS, ours.VALIDATION_SLOTS) == (batches.SLOTS, batches.VALIDATION_SLOTS)
     assert (ours.LANES, ours.SHORTEST_LANE) == (order.LANES, order.SHORTEST_LANE)
-    assert (ours.WINDOW, ours.READ_BYTES) == (order.WINDOW, lane_reader.READ_BYTES)
+    assert (ours.WINDOW, ours.READ_BYTES) == (order.WINDOW, windows.READ_BYTES)
 
 
 def test_a_gpu_that_normalizes_gets_bytes() -> None:

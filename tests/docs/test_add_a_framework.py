@@ -45,7 +45,16 @@ def test_two_workers_train_the_digits(copy: tuple[Path, dict[str, str]]) -> None
     folder, environment = copy
     sample = Path("work", "sample.jpg")
     archive = Path("work", "volumes", "raw", "digits.tar")
-    run(folder, environment, sys.executable, "examples/make_digits.py", archive, "--sample", sample)
+    run(
+        folder,
+        environment,
+        sys.executable,
+        "-m",
+        "imagenet_workloads.commands.digits",
+        archive,
+        "--sample",
+        sample,
+    )
     run(folder, environment, BIN / "imagenetctl", "run", MANIFEST, "--workdir", "work")
 
     model = (folder / "work" / "jobs" / JOB / "model").resolve()

@@ -23,7 +23,14 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     """Return a copy of the tree with the page's code, and the environment that runs it."""
     folder = tmp_path_factory.mktemp("project")
     environment = PAGE.apply(folder)
-    run(folder, environment, sys.executable, "examples/make_digits.py", "work/digits.tar")
+    run(
+        folder,
+        environment,
+        sys.executable,
+        "-m",
+        "imagenet_workloads.commands.digits",
+        "work/digits.tar",
+    )
     (folder / "login").mkdir()
     (folder / "login" / "username").write_text("reader\n")
     (folder / "login" / "password").write_text("secret\n")
@@ -40,16 +47,17 @@ def command(folder: Path, server: str, workdir: str) -> list[str | Path]:
     return [BIN / "imagenetctl", "run", job, "--workdir", workdir, "--secret", secret]
 
 
-def test_it_changes_only_the_two_registries() -> None:
+def test_it_changes_only_the_registries() -> None:
     assert set(PAGE.changes) == {
-        "operator/imagenet_operator/api/sources/__init__.py",
+        "spec/imagenet_spec/resource/sources/__init__.py",
+        "spec/imagenet_spec/program/sources.py",
         "workloads/imagenet_workloads/prepare/sources/kinds.py",
     }
     others = {path for path in PAGE.new if not path.endswith("/sources/webdav.py")}
     assert others == {MANIFEST}
 
 
-def test_both_halves_are_registered(copy: tuple[Path, dict[str, str]]) -> None:
+def test_all_parts_are_registered(copy: tuple[Path, dict[str, str]]) -> None:
     folder, environment = copy
     # Pytest's own settings are at the top of the tree.
     (folder / "pyproject.toml").write_text((REPOSITORY / "pyproject.toml").read_text())

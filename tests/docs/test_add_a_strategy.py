@@ -7,13 +7,14 @@ from typing import Annotated, Any
 import pytest
 from annotated_types import Ge, Le
 
-from imagenet_operator.api import ImageNetJob, schema
-from imagenet_operator.api.strategies import STRATEGIES, StrategyFields
-from imagenet_operator.api.templates.owned_fields import owned_field_conflicts
 from imagenet_operator.clusters.local import pods
 from imagenet_operator.manifests import attempt, names, rendezvous, strategies, worker
 from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.manifests.strategies import Replicas
+from imagenet_spec.resource import ImageNetJob, schema
+from imagenet_spec.resource.strategies import StrategyFields
+from imagenet_spec.resource.templates.owned_fields import owned_field_conflicts
+from imagenet_spec.strategies import STRATEGIES, Strategy
 from support.job_table import JOBS
 from support.pod_subset import REPOSITORY, outside_subset
 
@@ -26,6 +27,12 @@ def block(path: str) -> str:
     return next(text for text in blocks if text.startswith(f"# {path}\n"))
 
 
+def line(path: str) -> dict[str, Any]:
+    """Return what the page adds to the table in a module."""
+    found: dict[str, Any] = eval("{" + block(path) + "}", {"Strategy": Strategy})
+    return found
+
+
 def defined(path: str, name: str, namespace: dict[str, Any]) -> Any:
     """Return what the page's code for a module defines, with these names at hand."""
     exec(block(path), namespace)
@@ -36,7 +43,7 @@ def defined(path: str, name: str, namespace: dict[str, Any]) -> Any:
 def ring() -> type[StrategyFields]:
     """Return the fields that the page defines."""
     known = {"Annotated": Annotated, "Ge": Ge, "Le": Le, "StrategyFields": StrategyFields}
-    fields: type[StrategyFields] = defined("api/strategies/ring.py", "Ring", known)
+    fields: type[StrategyFields] = defined("resource/strategies/ring.py", "Ring", known)
     return fields
 
 
@@ -45,13 +52,13 @@ def test_its_fields_are_a_strategys(ring: type[StrategyFields]) -> None:
     assert (node["type"], node["default"], node["maximum"]) == ("integer", 4, 64)
     assert ring().devices(gpus=3) == 3
     said = {name for name in inspect.get_annotations(StrategyFields) if hasattr(ring, name)}
-    assert {"frozen", "incidental", "variables", "tuning"} <= said
+    assert {"frozen", "incidental"} <= said
 
 
 def test_what_tells_its_members_their_places_is_the_operators(
     ring: type[StrategyFields], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(STRATEGIES, "ring", ring)
+    monkeypatch.setitem(STRATEGIES, "ring", line("strategies.py")["ring"])
 
     def conflicts(name: str) -> list[str]:
         container = {"name": "main", "env": [{"name": name, "value": "1"}]}
@@ -96,4 +103,5 @@ def test_its_members_are_pods_that_both_clusters_run(
         env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
         assert env["RING_FIRST"] == "digits-r1-worker-0.digits-r1"
         assert env["RING_INDEX"] == str(index)
-        assert {name for name in env if name.startswith("RING")} == set(ring.variables)
+        described = line("strategies.py")["ring"]
+        assert {name for name in env if name.startswith("RING")} == set(described.variables)

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from docs.test_add_a_strategy import block
+from docs.test_add_a_strategy import block, line
+from imagenet_spec.frameworks.descriptor import StrategySupport
+from imagenet_spec.frameworks.mxnet import MXNET
 from imagenet_spec.program.train import Options
+from imagenet_spec.strategies import STRATEGIES
 from imagenet_workloads import rendezvous
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, WorkloadError
@@ -24,7 +27,6 @@ from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags, Strategy, join, kvstore, single
 from imagenet_workloads.rendezvous import Rendezvous, none, waiting
 from imagenet_workloads.train import moving_statistics, worker
-from imagenet_workloads.train.description import StrategyModules
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.schedule import Schedule
 from support import loopback
@@ -69,9 +71,10 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
         vars(made).update(here)
         exec(block(path), vars(made))
         monkeypatch.setitem(sys.modules, made.__name__, made)
-    line = "{" + block("frameworks/mxnet/description.py") + "}"
-    for name, entry in eval(line, {"StrategyModules": StrategyModules}).items():
-        monkeypatch.setitem(description.STRATEGIES, name, entry)
+    monkeypatch.setitem(STRATEGIES, "ring", line("strategies.py")["ring"])
+    monkeypatch.setitem(MXNET.strategies, "ring", StrategySupport(options={"kv_store": "ring"}))
+    for name, module in line("frameworks/mxnet/description.py").items():
+        monkeypatch.setitem(description.STRATEGIES, name, module)
 
 
 def options(kv_store: str) -> Options:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec.names import FORMATS
 from imagenet_workloads.commands import index, pack, seal
-from imagenet_workloads.dataset import FORMATS
 from support.annotations import Named, annotation, archive
 from support.pictures import collection, write_folder
+from support.planted_copies import jpeg, picture
 from support.preparation import examples, prepare
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +41,7 @@ def boxes_of_a(folder: Path) -> str:
 def dataset(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     images = collection({"a": 40, "b": 40})
     images["a"]["damaged.jpg"] = b"no image"
+    images["a"]["same.jpg"] = images["b"]["same.jpg"] = jpeg(picture(1))
     source = write_folder(tmp_path / "source", images)
     options = (
         "--format",
@@ -70,6 +72,7 @@ def test_the_fields_of_dataset_json_are_those_of_the_page(dataset: Path) -> None
     assert set(document) == names_in_table("Field")
     told = set(re.findall(r"`([^`]+)`", PAGE))
     assert set(document["boundingBoxes"]["counts"]) <= told
+    assert document["checks"]["report"] == "duplicates.jsonl"
     for field in ("writer", "skipped", "decision", "boundingBoxes"):
         assert set(document[field]) <= told
     for split in document["splits"].values():

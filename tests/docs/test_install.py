@@ -1,4 +1,4 @@
-"""The commands and settings of docs/install.md and docs/images.md exist."""
+"""The commands and settings of docs/install.md, docs/air-gapped.md and docs/images.md exist."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from imagenet_operator.api.sources import Source
+from imagenet_spec.resource.sources import Source
 from support import chart
 
 DOCS = chart.REPOSITORY / "docs"
 INSTALL = (DOCS / "install.md").read_text()
 IMAGES = (DOCS / "images.md").read_text()
+AIR_GAPPED = (DOCS / "air-gapped.md").read_text()
 VALUES = yaml.safe_load((chart.FOLDER / "values.yaml").read_text())
 
 # `registry`, `pods.user`, `crds.install: false`, as in the page.
@@ -26,7 +27,7 @@ def _named_in(table: str) -> list[str]:
     return [name for cell in cells for name in _VALUE.findall(cell)]
 
 
-@pytest.mark.parametrize("value", _named_in(INSTALL))
+@pytest.mark.parametrize("value", [*_named_in(INSTALL), *_named_in(AIR_GAPPED)])
 def test_a_value_that_is_named_exists(value: str) -> None:
     place: Any = VALUES
     for name in value.split("."):
@@ -35,7 +36,8 @@ def test_a_value_that_is_named_exists(value: str) -> None:
 
 
 def test_every_file_that_is_typed_exists() -> None:
-    typed = re.findall(r"(?:examples|charts)/[\w./-]+", INSTALL)
+    typed = re.findall(r"(?:(?:examples|charts)/|-c constraints/)[\w./-]+", INSTALL + AIR_GAPPED)
+    typed = [path.removeprefix("-c ") for path in typed]
     assert typed
     assert [path for path in typed if not (chart.REPOSITORY / path).exists()] == []
 

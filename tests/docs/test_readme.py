@@ -5,7 +5,7 @@ Whether it works a story finds out (tests/kind/stories/test_first_jobs.py).
 
 from __future__ import annotations
 
-from imagenet_operator.api import crd
+from imagenet_operator.generate import crd
 from support import chart
 from support.pages import blocks
 

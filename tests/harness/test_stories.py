@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from imagenet_operator.api.compatibility import COMBINATIONS
+from imagenet_spec.resource.compatibility import COMBINATIONS
 from kind.run import IMAGES
 from kind.stories.test_strategies import CASES
 

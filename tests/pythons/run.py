@@ -46,7 +46,7 @@ def commands(version: str, python: Path, one_in: int) -> list[str]:
     """
     environment = f".venv-{version}"
     return [
-        f"make demo VENV={environment} PYTHON={python}",
+        f"make demo install VENV={environment} PYTHON={python}",
         f"OMP_NUM_THREADS=1 {environment}/bin/pytest -n 3 --dist worksteal "
         f"-m 'not libturbojpeg' --one-in {one_in} {' '.join(TESTS)}",
     ]

@@ -2,13 +2,14 @@
 
     python3.13 tests/pythons/wheels.py .venv-3.13
 
-Builds the wheels with the tools of the named environment, runs the page's lines in an environment
-of the Python that runs this, and then the job of `make demo`, whose archive is there. What the
-wheels need comes at the versions in constraints/.
+Builds the wheels with the tools of the named environment, and runs the page's lines for MXNet in an
+environment of the Python that runs this. What the wheels need comes at the versions in
+constraints/.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,11 +28,13 @@ def main(tools: Path) -> None:
     folder = REPOSITORY / "build" / f"wheels-{sys.version_info.major}.{sys.version_info.minor}"
     environment = folder / "environment"
     packages = [REPOSITORY / name for name in ("spec", "operator", "workloads")]
+    # Wheels of another version would be installed as well.
+    shutil.rmtree(folder / "dist", ignore_errors=True)
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder / "dist")
     run([tools.absolute() / "bin/pip", "wheel", *options, *packages])
     run([sys.executable, "-m", "venv", "--clear", environment])
     section = PAGE.read_text().partition("## Without a clone\n")[2].partition("\n## ")[0]
-    (lines,) = re.findall(r"^```\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)
+    lines, _ = re.findall(r"^```\n(.+?)^```$", section, re.MULTILINE | re.DOTALL)
     pins = " ".join(str(REPOSITORY / "constraints" / f"{name}.txt") for name in CONSTRAINTS)
     variables = {
         **os.environ,
@@ -42,9 +45,6 @@ def main(tools: Path) -> None:
     for line in lines.splitlines():
         print(f"\n$ {line}", flush=True)
         subprocess.run(["bash", "-c", line], cwd=folder, env=variables, check=True)
-    raw = f"raw={REPOSITORY / 'build/demo/volumes/raw'}"
-    job = ["imagenetctl", "run", str(REPOSITORY / "examples/digits.yaml"), "--volume", raw]
-    subprocess.run([*job, "--workdir", str(folder / "work")], env=variables, check=True)
 
 
 def run(command: list[str | Path]) -> None:

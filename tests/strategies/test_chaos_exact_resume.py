@@ -17,7 +17,7 @@ from chaos.exact_resume import (
     differences,
     kill_and_resume,
 )
-from imagenet_workloads.checkpoint.manifest import Position
+from imagenet_workloads.checkpoint import Position
 from support.forged_results import resealed
 from support.tiny_dataset import write_dataset
 

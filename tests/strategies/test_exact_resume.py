@@ -14,25 +14,29 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from imagenet_spec.events import Started, read_events
 from imagenet_workloads.commands import ledger
-from imagenet_workloads.telemetry.events import Started, read_events
 from imagenet_workloads.train.receipts import read_chain
-from support.ddp_processes import DdpProcesses
 from support.forged_results import changed_later_receipt
-from support.horovod_cluster import HorovodCluster
-from support.listed_workers import ListedWorkers
 from support.members import Members
 from support.processes import wait_until
+from support.strategy_processes import (
+    PARAMETER_SERVER,
+    PROGRAMS,
+    STRATEGIES,
+    Environment,
+    Launch,
+    assert_succeeds,
+    of_pytorch,
+    workers_of,
+)
 from support.tiny_dataset import write_dataset
-from support.training_cluster import TrainingCluster
 
 # Three trainings of all processes, beside another test.
 pytestmark = pytest.mark.timeout(900)
@@ -48,67 +52,6 @@ LATER = "epoch-0000-batch-00000013"
 # Longer epochs: the kill hits the one that it is meant for.
 KILLED_IMAGES, KILLED_LAST = 480, "epoch-0002-batch-00000000"
 IDENTITY = {"IMAGENET_JOB": "digits", "IMAGENET_JOB_UID": "u", "IMAGENET_SPEC_HASH": "h"}
-
-Environment = Mapping[str, str]
-Launch = Callable[[Path, list[str], Environment], AbstractContextManager[Members]]
-
-
-def programs(environment: str) -> Path:
-    return Path(f"{sys.prefix}-{environment}") / "bin"
-
-
-def of_parameter_server(
-    kv_store: str, folder: Path, arguments: list[str], environment: Environment
-) -> Members:
-    return TrainingCluster(folder, kv_store, arguments, environment=environment)
-
-
-def of_tensorflow(folder: Path, arguments: list[str], environment: Environment) -> Members:
-    place = programs("tensorflow")
-    return ListedWorkers(folder, arguments, programs=place, environment=environment)
-
-
-def of_pytorch(pods: int, folder: Path, arguments: list[str], environment: Environment) -> Members:
-    place = programs("pytorch")
-    return DdpProcesses(
-        folder, arguments, pods=pods, present=pods, programs=place, environment=environment
-    )
-
-
-OF_TENSORFLOW = ["--framework", "TensorFlow", "--distribution-strategy", "horovod"]
-HOROVOD = {
-    "MXNet": (programs("horovod"), ["imagenet-train", "--kv-store", "horovod"]),
-    "TensorFlow": (programs("tensorflow"), ["imagenet-train", *OF_TENSORFLOW]),
-}
-
-
-def of_horovod(
-    framework: str, folder: Path, arguments: list[str], environment: Environment
-) -> Members:
-    place, program = HOROVOD[framework]
-    return HorovodCluster(
-        folder, arguments, programs=place, program=program, environment=environment
-    )
-
-
-def deterministic(launch: Launch) -> Launch:
-    """The same, in an order of sums that is always the same."""
-    return lambda folder, arguments, environment: launch(
-        folder, [*arguments, "--deterministic", "1"], environment
-    )
-
-
-PARAMETER_SERVER = "deterministic parameter server"
-STRATEGIES: dict[str, Launch] = {
-    PARAMETER_SERVER: deterministic(partial(of_parameter_server, "dist_sync")),
-    "parameter server of devices": partial(of_parameter_server, "dist_device_sync"),
-    "Horovod": partial(of_horovod, "MXNet"),
-    "Horovod of TensorFlow": partial(of_horovod, "TensorFlow"),
-    "MultiWorkerMirrored": of_tensorflow,
-    "DistributedDataParallel": partial(of_pytorch, 2),
-    # From three on, a sum's bits depend on its order.
-    "three deterministic of DistributedDataParallel": deterministic(partial(of_pytorch, 3)),
-}
 
 
 def of_sizes(pods: int, folder: Path, arguments: list[str], environment: Environment) -> Members:
@@ -129,18 +72,6 @@ KILLED: dict[str, Launch] = {
 }
 SLOW_TO_END = (PARAMETER_SERVER, "MultiWorkerMirrored")
 """Their other workers wait for 20 s, or until the operator ends them. Here the block ends them."""
-
-
-PROGRAMS = {
-    PARAMETER_SERVER: Path(sys.executable).parent,
-    "parameter server of devices": Path(sys.executable).parent,
-    "Horovod": programs("horovod"),
-    "Horovod of TensorFlow": programs("tensorflow"),
-    "MultiWorkerMirrored": programs("tensorflow"),
-    "DistributedDataParallel": programs("pytorch"),
-    "three deterministic of DistributedDataParallel": programs("pytorch"),
-}
-"""Where `imagenet-verify` trains with each of them."""
 
 
 def files(output: Path, attempt: int, last: str = LAST) -> dict[str, str]:
@@ -164,16 +95,6 @@ def later_receipt(output: Path) -> dict[str, str]:
     assert found is not None
     assert found.position.name == LATER
     return dict(found.state)
-
-
-def workers_of(members: Members) -> list[str]:
-    return [one for one in members.members if one.startswith(("worker", "pod"))]
-
-
-def assert_succeeds(members: Members) -> None:
-    """Wait for the workers' ends, which must be good."""
-    workers = workers_of(members)
-    assert set(members.wait(*workers).values()) == {0}, members.output(workers[0])
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

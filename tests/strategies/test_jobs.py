@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from imagenet_operator.scaling.variants import read
+from imagenet_spec import events
 from imagenet_spec.metrics import (
     TRAIN_BEFORE_EXCHANGE,
     TRAIN_EXCHANGES,
@@ -18,7 +19,6 @@ from imagenet_spec.metrics import (
     Metric,
 )
 from imagenet_spec.names import EVENTS_FILE
-from imagenet_workloads.telemetry import events
 from support.processes import wait_until
 from support.training_cluster import ask
 from support.whole_jobs import MANY_WORKERS, STRATEGIES, WholeJob, digits, make_digits

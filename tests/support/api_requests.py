@@ -17,6 +17,10 @@ from imagenet_operator.clusters.kubernetes import objects
 Manifest = dict[str, Any]
 
 
+KINDS = {**objects.BY_NAME, **{kind.name: kind for kind in (objects.SECRET, objects.QUOTA)}}
+"""Every kind that is served, by its name."""
+
+
 @dataclass(frozen=True)
 class Request:
     """One request: verb as RBAC calls it, kind, subresource, namespace, name, body, time limit.
@@ -38,7 +42,7 @@ class Request:
     @property
     def resource(self) -> tuple[str, str]:
         """Group and resource as RBAC calls them, as in `objects.VERBS`."""
-        kind = objects.BY_NAME[self.kind]
+        kind = KINDS[self.kind]
         return kind.group, "/".join(filter(None, (kind.plural, self.subresource)))
 
 

@@ -1,11 +1,13 @@
 """What the pods of a job run: their programs, and the arguments as the kubelet hands them over."""
 
 import argparse
+import json
 from importlib import import_module
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import preview
+from imagenet_spec.names import IMAGENET_TRACKING, TRACK_PROGRAM
+from imagenet_spec.resource import ImageNetJob
 from support.job_table import KEY
 from support.pod_subset import REFERENCE, REPOSITORY, console_scripts
 
@@ -52,10 +54,15 @@ def lines(container: Manifest) -> list[Line]:
     """Return what a container runs: its program, and what that in turn runs."""
     (script,) = container["command"]
     own = (script, expanded(container))
+    beside = [
+        (TRACK_PROGRAM, json.loads(item["value"]))
+        for item in container["env"]
+        if item["name"] == IMAGENET_TRACKING
+    ]
     if script != SLOTS:
-        return [own]
+        return [*beside, own]
     inner, *arguments = parser_of(script).parse_args(own[1]).command
-    return [own, (inner, arguments)]
+    return [*beside, own, (inner, arguments)]
 
 
 def parse(line: Line) -> argparse.Namespace:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from imagenet_operator.api.status import MemberStatus
 from imagenet_operator.reconcile.types import MemberPod, Phase
+from imagenet_spec.resource.status import MemberStatus
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GPU = "nvidia.com/gpu"

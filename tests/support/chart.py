@@ -63,6 +63,7 @@ VARIANTS: dict[str, Manifest] = {
         "rbac": {"create": False, "aggregate": False},
         "pods": {"networkPolicy": {"enabled": False, "metricsFrom": []}},
         "templates": {"admissionPolicy": {"enabled": False}},
+        "tests": {"enabled": False},
         "monitoring": {"dashboard": {"enabled": False}},
     },
 }

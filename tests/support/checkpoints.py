@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from imagenet_workloads.checkpoint.store import CheckpointStore, Identity, Position
+from imagenet_workloads.checkpoint import CheckpointStore, Identity, Position
 
 OURS = Identity(job_uid="6d1f", spec_hash="ab12")
 

@@ -6,10 +6,10 @@ the part that needs no pod to run, so that it also runs against an API server wi
 
 import pytest
 
-from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Event, Patch, Reference
+from imagenet_spec.resource.status import Status
 from support.cluster_driver import (
     FOREVER,
     STUBBORN,

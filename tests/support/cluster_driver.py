@@ -12,11 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.interface import Cluster
 from imagenet_operator.manifests import labels
 from imagenet_operator.reconcile.types import Event, Patch, Reference
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import Status
 from support.processes import DEADLINE_SECONDS
 
 Manifest = dict[str, Any]

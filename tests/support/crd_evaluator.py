@@ -1,14 +1,15 @@
 """What an API server says of a manifest by a CRD, as far as two libraries can play its part.
 
-jsonschema evaluates the structural schema and celpy the rules; the order of the API server around
-them (unknown fields, nulls, defaults, which errors keep the rules from being evaluated) is written
-out here from k8s.io/apiextensions-apiserver. Nothing of the models is used but the CRD itself.
+jsonschema evaluates the structural schema and celpy the rules, beside pydantic and another CEL in
+`validate`. The order of the API server around them (unknown fields, which errors keep the rules
+from being evaluated) is written out here from k8s.io/apiextensions-apiserver. Nothing of the models
+is used but the CRD itself.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, cast
 
@@ -17,7 +18,12 @@ import jsonschema
 from celpy.adapter import json_to_cel
 from celpy.evaluation import CELFunction
 
+from imagenet_spec.resource.schema import completed
+from imagenet_spec.rules import Rule, broken
+
 Node = dict[str, Any]
+Holds = Callable[[str, Any, Any], bool]
+"""Whether an expression is true of a value, and of the stored one or None."""
 
 # Errors after which the API server does not evaluate rules (hasBlockingErr).
 _BLOCKING = {"required", "type", "enum", "maxLength", "maxItems", "maxProperties"}
@@ -31,12 +37,15 @@ def problem_paths(schema: Node, document: Node, stored: Node | None = None) -> s
         document: The object that is created, or the new content of an update.
         stored: The object as it is stored, for an update.
     """
-    return {path for path, _ in _errors(schema, document, stored)}
+    return {path for path, _ in _errors(schema, document, stored, _holds)}
 
 
 def broken_rules(schema: Node, document: Node, stored: Node | None = None) -> set[str]:
-    """Return the expressions of the rules that are false; arguments as of `problem_paths`."""
-    return {rule for _, rule in _errors(schema, document, stored) if rule}
+    """Return the expressions of the rules that are false; arguments as of `problem_paths`.
+
+    The product's CEL evaluates them, because celpy needs minutes for the whole corpus.
+    """
+    return {rule for _, rule in _errors(schema, document, stored, _holds_fast) if rule}
 
 
 def prune(schema: Node, document: Any) -> None:
@@ -50,7 +59,9 @@ def prune(schema: Node, document: Any) -> None:
         prune(node, child)
 
 
-def _errors(schema: Node, document: Node, stored: Node | None) -> set[tuple[str, str]]:
+def _errors(
+    schema: Node, document: Node, stored: Node | None, holds: Holds
+) -> set[tuple[str, str]]:
     """Return the path of each error, and the expression of the rule if one is false."""
     unknown = set(_unknown(schema, document, ""))
     if unknown:
@@ -64,29 +75,17 @@ def _errors(schema: Node, document: Node, stored: Node | None) -> set[tuple[str,
     errors = list(jsonschema.Draft4Validator(schema).iter_errors(candidate))
     found = {(path, "") for error in errors for path in _paths(error)}
     if not any(error.validator in _BLOCKING for error in errors):
-        found |= set(_broken_rules(schema, candidate, before, ""))
+        found |= set(_broken_rules(schema, candidate, before, "", holds))
     return found
 
 
 def _admitted(schema: Node, document: Node) -> Node:
     """Return an object as kubectl sends it and the API server completes it."""
-    whole: Node = _whole_numbers(copy.deepcopy(document))
+    whole: Node = completed(copy.deepcopy(document), schema)
     metadata = whole.setdefault("metadata", {})
     if "name" not in metadata and "generateName" in metadata:
         metadata["name"] = metadata["generateName"] + "x4k2b"
-    _prune_nulls(schema, whole)
-    _default(schema, whole)
-    _to_doubles(schema, whole)
     return whole
-
-
-def _whole_numbers(value: Any) -> Any:
-    """JSON, as kubectl writes it, has no 8.0."""
-    if isinstance(value, dict):
-        return {name: _whole_numbers(child) for name, child in value.items()}
-    if isinstance(value, list):
-        return [_whole_numbers(child) for child in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _children(schema: Node, value: Any) -> Iterator[tuple[str, Node, Any]]:
@@ -111,34 +110,6 @@ def _unknown(schema: Node, value: Any, path: str) -> Iterator[str]:
         yield from _unknown(node, child, path + step)
 
 
-def _prune_nulls(schema: Node, value: Any) -> None:
-    if isinstance(value, dict):
-        for name in schema.get("properties", {}).keys() & value.keys():
-            if value[name] is None:
-                del value[name]
-    for _, node, child in _children(schema, value):
-        _prune_nulls(node, child)
-
-
-def _default(schema: Node, value: Any) -> None:
-    if isinstance(value, dict):
-        for name, node in schema.get("properties", {}).items():
-            if name not in value and "default" in node:
-                value[name] = copy.deepcopy(node["default"])
-    for _, node, child in _children(schema, value):
-        _default(node, child)
-
-
-def _to_doubles(schema: Node, value: Any) -> None:
-    """Make doubles of a number's whole values: rules see them by their type in the schema."""
-    if isinstance(value, dict):
-        for name in schema.get("properties", {}).keys() & value.keys():
-            if schema["properties"][name].get("type") == "number" and type(value[name]) is int:
-                value[name] = float(value[name])
-    for _, node, child in _children(schema, value):
-        _to_doubles(node, child)
-
-
 def _paths(error: jsonschema.ValidationError) -> Iterator[str]:
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     path = "".join(steps)
@@ -150,15 +121,17 @@ def _paths(error: jsonschema.ValidationError) -> Iterator[str]:
         yield path.removeprefix(".")
 
 
-def _broken_rules(schema: Node, value: Any, before: Any, path: str) -> Iterator[tuple[str, str]]:
+def _broken_rules(
+    schema: Node, value: Any, before: Any, path: str, holds: Holds
+) -> Iterator[tuple[str, str]]:
     for rule in schema.get("x-kubernetes-validations", ()):
-        if ("oldSelf" not in rule["rule"] or before is not None) and not _holds(
+        if ("oldSelf" not in rule["rule"] or before is not None) and not holds(
             rule["rule"], value, before
         ):
             yield (path + rule.get("fieldPath", "")).removeprefix("."), rule["rule"]
     for step, node, child in _children(schema, value):
         # Only the root has transition rules here, so what was stored is not followed down.
-        yield from _broken_rules(node, child, None, path + step)
+        yield from _broken_rules(node, child, None, path + step, holds)
 
 
 def _is_sorted(items: Any) -> celpy.celtypes.BoolType:
@@ -180,3 +153,7 @@ def _holds(expression: str, value: Any, before: Any) -> bool:
     if before is not None:
         activation["oldSelf"] = json_to_cel(before)
     return bool(_program(expression).evaluate(activation))
+
+
+def _holds_fast(expression: str, value: Any, before: Any) -> bool:
+    return not list(broken([Rule(expression, "")], value, before))

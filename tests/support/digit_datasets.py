@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.pod_subset import REPOSITORY
 from support.preparation import prepare
 
 # Of the 1,797 digits: what the split leaves of 9 classes. The class of 12 images is dropped.
@@ -13,8 +12,8 @@ _OPTIONS = ("--min-images-per-class", "100", "--validation-per-class", "18", "--
 
 
 def prepare_digits(folder: Path, record_format: str) -> Path:
-    """Write the archive of examples/make_digits.py, and a dataset of it; return its folder."""
+    """Write the archive of imagenet-digits, and a dataset of it; return its folder."""
     archive = folder / "digits.tar"
-    command = [sys.executable, REPOSITORY / "examples" / "make_digits.py", archive]
+    command = [sys.executable, "-m", "imagenet_workloads.commands.digits", archive]
     subprocess.run([*map(str, command)], check=True, capture_output=True)
     return prepare(archive, folder / "data", "--format", record_format, *_OPTIONS)

@@ -5,8 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagenet_workloads.checkpoint.manifest import Identity
-from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.checkpoint import Identity, Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.rendezvous.none import NoRendezvous

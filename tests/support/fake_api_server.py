@@ -22,8 +22,9 @@ from aiohttp import web
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.objects import Kind
 from support import crd_evaluator
-from support.api_requests import ASKED, Effect, Fault, Lost, Refusal, Request, discovery
+from support.api_requests import ASKED, KINDS, Effect, Fault, Lost, Refusal, Request, discovery
 from support.api_storage import Storage, copied
+from support.forwarded_ports import ForwardedPorts
 
 Manifest = dict[str, Any]
 
@@ -40,6 +41,9 @@ class FakeApiServer:
         delay_news: Awaited before a watch is sent events.
         is_defined: Whether there is a definition of ImageNetJob.
         logs: The name of a pod → its log.
+        timed_logs: The same, for requests that want the times: each line with its time.
+        cut_logs: After how many bytes each of the next logs with times is cut.
+        ports: What its pods listen to, for port-forwards.
         verbs: What may be asked for: what the chart lets the operator do.
         lets_in: Whether a request is answered by something else than 401.
         url: Where it listens.
@@ -57,6 +61,9 @@ class FakeApiServer:
         self.is_defined = True
         self.delay_news: Fault | None = None
         self.logs: dict[str, str] = {}
+        self.timed_logs: dict[str, list[tuple[str, str]]] = {}
+        self.cut_logs: list[int] = []
+        self.ports = ForwardedPorts()
         self.verbs = dict(objects.VERBS)
         self.lets_in: Callable[[web.BaseRequest], bool] = lambda _: True
         self.url = ""
@@ -217,7 +224,7 @@ class FakeApiServer:
         try:
             asked = await self._read(request, parts)
             self.requests.append(asked)
-            if asked.verb not in self.verbs[asked.resource]:
+            if asked.verb not in self.verbs.get(asked.resource, ()):
                 what = f"{asked.verb} {asked.resource[1]}"
                 raise Refusal(403, "Forbidden", f"the operator may not {what}")
             for fault in list(self.faults):
@@ -227,7 +234,12 @@ class FakeApiServer:
             ASKED.set(asked)
             if asked.subresource == "log":
                 self.storage.find(asked)
+                if "timestamps" in request.query:
+                    return await self._log(request, asked)
                 return web.Response(text=self.logs.get(asked.name, ""))
+            if asked.subresource == "portforward":
+                self.storage.find(asked)
+                return await self.ports.serve(request, asked.name)
             answer = self._carry_out(request, asked)
             for effect in list(self.effects):
                 await effect(asked, answer)
@@ -246,7 +258,7 @@ class FakeApiServer:
         if len(rest) > 2 and rest[0] == "namespaces":
             namespace, rest = rest[1], rest[2:]
         plural, name, subresource = (*rest, "", "")[:3]
-        kind = next((kind for kind in objects.BY_NAME.values() if kind.plural == plural), None)
+        kind = next((kind for kind in KINDS.values() if kind.plural == plural), None)
         if kind is None or not request.path.startswith(kind.path()[: -len(plural)]):
             raise Refusal(404, "NotFound", f"no {request.path}")
         verb = {
@@ -264,8 +276,36 @@ class FakeApiServer:
         mode = request.query.get("dryRun", ""), request.query.get("fieldValidation", "")
         return Request(verb, kind.name, namespace, name, subresource, body, limit, sender, *mode)
 
+    async def _log(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
+        """Send a log as the kubelet does: from the second of `sinceTime` on, until the pod ends."""
+        since = request.query.get("sinceTime", "")[:19]
+        response = web.StreamResponse()
+        await response.prepare(request)
+        assert request.transport is not None
+        self._streams[id(request)] = request.transport
+        room = self.cut_logs.pop(0) if self.cut_logs else None
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while not request.transport.is_closing():
+                pod = self.storage.find(asked)
+                lines = self.timed_logs.get(asked.name, [])
+                if "tailLines" in request.query and not sent:
+                    sent = max(0, len(lines) - int(request.query["tailLines"]))
+                new = [f"{at} {text}" for at, text in lines[sent:] if at[:19] >= since]
+                sent = len(lines)
+                block = "".join(f"{line}\n" for line in new)
+                await response.write(block.encode()[:room])
+                if room is not None and len(block.encode()) >= room:
+                    request.transport.abort()
+                    break
+                if "follow" not in request.query or "terminated" in str(pod["status"]):
+                    break
+                await self.storage.news()
+        del self._streams[id(request)]
+        return response
+
     def _carry_out(self, request: web.BaseRequest, asked: Request) -> Manifest:
-        kind = objects.BY_NAME[asked.kind]
+        kind = KINDS[asked.kind]
         match asked.verb:
             case "list":
                 return self._list(request, asked, kind)
@@ -304,10 +344,13 @@ class FakeApiServer:
 
     async def _watch(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
         since, oldest = int(request.query["resourceVersion"]), self.storage.oldest
-        if since < oldest:
-            raise Refusal(410, "Expired", f"too old resource version: {since} ({oldest})")
         response = web.StreamResponse()
         await response.prepare(request)
+        if since < oldest:
+            too_old = f"too old resource version: {since} ({oldest})"
+            error = {"kind": "Status", "code": 410, "reason": "Expired", "message": too_old}
+            await response.write(_line("ERROR", error))
+            return response
         assert request.transport is not None
         self._streams[id(request)] = request.transport
         marked = -1

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from imagenet_workloads.checkpoint.manifest import FILE_NAME, CheckpointManifest
+from imagenet_spec.names import CHECKPOINT_FILE
+from imagenet_workloads.checkpoint import CheckpointManifest
 
 
 def chain_of(result: Path) -> list[dict[str, Any]]:
@@ -16,9 +17,9 @@ def chain_of(result: Path) -> list[dict[str, Any]]:
 def resealed(checkpoint: Path) -> None:
     """Give a checkpoint whose files were changed a manifest that fits them."""
     old = CheckpointManifest.read(checkpoint)
-    (checkpoint / FILE_NAME).unlink()
+    (checkpoint / CHECKPOINT_FILE).unlink()
     made = CheckpointManifest.describe(checkpoint, old.identity, old.attempt, old.position)
-    (checkpoint / FILE_NAME).write_text(made.to_json())
+    (checkpoint / CHECKPOINT_FILE).write_text(made.to_json())
 
 
 def changed_later_receipt(result: Path, part: str) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from imagenet_spec.events import Event
 from imagenet_workloads.data.worker_data import Batch
-from imagenet_workloads.telemetry.events import Event
 from imagenet_workloads.train.framework import Outputs, Snapshot
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.receipts import State
@@ -69,6 +69,9 @@ class Learner:
 
     def snapshot(self) -> Snapshot:
         return Weights()
+
+    def load(self, folder: Path) -> None:
+        pass
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         file = prefix.with_name(f"{prefix.name}-{epoch:04}.params")

@@ -12,7 +12,10 @@ from imagenet_workloads.records.split import Records, open_split
 from support.stored_images import stored_image
 
 FORMATS = (RECORD_IO, TF_RECORD)
-_WRITERS = {RECORD_IO: (".rec", recordio.Writer), TF_RECORD: (".tfrecord", tfrecord.Writer)}
+_WRITERS = {
+    RECORD_IO: (".rec", recordio.FORMAT.writer),
+    TF_RECORD: (".tfrecord", tfrecord.FORMAT.writer),
+}
 
 
 def write_split(folder: Path, format: str, images: Sequence[bytes], shards: int = 1) -> Split:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from imagenet_operator.api.status import Status
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.decide import decide
 from imagenet_operator.reconcile.observe import sort
-from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Decision, Observed
+from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+from imagenet_spec.resource.status import Status
 from support.asynchronous import run_now
 from support.job_table import manifest
 from support.simulated_cluster import SimulatedCluster

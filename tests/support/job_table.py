@@ -7,9 +7,9 @@ jobs to the parsers of the workloads.
 import copy
 from typing import Any
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import attempt
 from imagenet_operator.manifests.settings import DEFAULTS, Settings
+from imagenet_spec.resource import ImageNetJob
 
 Manifest = dict[str, Any]
 
@@ -132,6 +132,14 @@ TABLE: dict[str, Manifest] = {
         },
     ),
     "published": manifest(dataset={"publish": {"s3": BUCKET}}),
+    "from an upload": manifest(
+        training={"checkpoint": {"initFromRemote": {"s3": BUCKET}}},
+    ),
+    "pretrained by an upload": pytorch(
+        {"distributedDataParallel": {}},
+        model={"network": "resnet", "numLayers": 50, "pretrainedRemote": {"s3": BUCKET}},
+    ),
+    "uploaded": manifest(training={"output": {"upload": {"s3": BUCKET}}}),
     "on a server": manifest(
         dataset={
             "source": {
@@ -259,6 +267,17 @@ TABLE: dict[str, Manifest] = {
                 "initFrom": "jobs/base-1234/attempts/r0/checkpoints/epoch-0090-batch-00000000",
             },
             "extraArgs": ["--disp-batches", "50", "--benchmark=1"],
+        }
+    ),
+    "tracked": manifest(
+        training={
+            "tracking": {
+                "tensorBoard": {},
+                "mlflow": {
+                    "uriFrom": {"secretKeyRef": {"name": "mlflow", "key": "address"}},
+                    "experiment": "digits, by hand",
+                },
+            }
         }
     ),
     "crops at random": manifest(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support import plain_mxnet
+from support.evaluations import check_evaluation
 from support.tiny_dataset import write_dataset
 from support.training_cluster import result
 
@@ -79,6 +80,7 @@ class OneStepOfResnet:
         judged = plain_mxnet.evaluate(attempt / "model", 1, [record], (3, 28, 28), MEAN, STD)
         assert judged.images == counted["images"] == 37
         assert (judged.top1, judged.top5) == (counted["top1Count"], counted["top5Count"])
+        check_evaluation(attempt, self._data.folder)
 
         images, _ = pixels(self._data.folder / "train-00000-of-00001.rec")
         halves = images[:16], images[16:]

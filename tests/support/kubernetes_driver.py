@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes import objects, stored_job
+from imagenet_operator.clusters.kubernetes import objects, stored_jobs
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.clusters.kubernetes.cluster import MANAGED, KubernetesCluster
 from imagenet_operator.clusters.kubernetes.login import Connection
@@ -61,7 +61,7 @@ class KubernetesDriver(ClusterDriver):
         await self._kubernetes.refresh_job(self._key)
         stored = self._kubernetes.jobs.get(*self._key)
         assert stored is not None
-        self.job = stored_job.read(stored).job
+        self.job = stored_jobs.read(stored).job
 
     def stored_status(self) -> Manifest:
         """The status in the API server."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from imagenet_operator.api import stored
-from imagenet_operator.api.status import Status
 from imagenet_operator.clusters.apply import writes_status
 from imagenet_operator.reconcile import observe
 from imagenet_operator.reconcile.decide import decide
+from imagenet_spec import stored
+from imagenet_spec.resource.status import Status
 from support import job_table
 
 Manifest = dict[str, Any]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.frameworks.tensorflow import networks, optimizers
-from imagenet_workloads.frameworks.tensorflow.initializers import initialize
+from imagenet_workloads.frameworks.tensorflow.families import initialize
 from imagenet_workloads.frameworks.tensorflow.learner import TensorFlowLearner
 from imagenet_workloads.frameworks.tensorflow.strategies.mirrored import Distributed
 from imagenet_workloads.frameworks.tensorflow.weights import named, read_values

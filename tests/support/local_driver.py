@@ -4,11 +4,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.local import environments
 from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.local.machine import Gpus, Machine, Volumes, claim_addresses
 from imagenet_operator.reconcile.types import Event, Manifest
+from imagenet_spec.resource import ImageNetJob
 from support import job_table
 from support.cluster_driver import ClusterDriver
 from support.processes import processes_with, wait_until

@@ -49,6 +49,7 @@ def assert_only_reads(options: Sequence[str], output: Path, images: int) -> None
     found = result(output)
     reading = found["reading"]
     assert (reading["images"], reading["workers"], found["model"]) == (images, 1, {})
+    assert not any((output / "attempts/r0").glob("*evaluation*"))
     message = json.loads(log.read_text())
     assert message["event"] == "read"
     assert message["imagesPerSecond"] == reading["imagesPerSecond"] > 0

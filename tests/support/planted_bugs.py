@@ -42,9 +42,9 @@ def deletes_before_it_records(patch: Patch) -> None:
 
 
 def uses_a_number_again(patch: Patch) -> None:
-    begin, build = training._begin, attempt.build
+    begin, build = training.begin, attempt.build
     patch.setattr(attempt, "build", lambda job, _, *rest: build(job, 0, *rest))
-    patch.setattr(training, "_begin", lambda context, _, *rest: begin(context, 0, *rest))
+    patch.setattr(training, "begin", lambda context, _, *rest: begin(context, 0, *rest))
 
 
 def forgets_how_members_ended(patch: Patch) -> None:

@@ -8,7 +8,6 @@ The operator does not load these models: that would take 40 MiB.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import textwrap
@@ -18,9 +17,11 @@ from pathlib import Path
 
 from kubernetes.client import models
 
+from imagenet_operator.generate.files import write_or_check
+
 ROOT = "V1PodTemplateSpec"
 # The operator cannot be imported without this module.
-MODULE = Path(__file__).parents[2] / "operator/imagenet_operator/api/templates/pod_fields.py"
+MODULE = Path(__file__).parents[2] / "spec/imagenet_spec/resource/templates/pod_fields.py"
 HEAD = '''"""The fields of a pod template, and of every object in it, from kubernetes {version}.
 
 `make generate` writes this module. A field is text unless it says otherwise: [X] is a list, {{X}}
@@ -87,17 +88,8 @@ def _type(name: str, kind: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the module, or with ``--check`` compare it; return the exit code."""
-    parser = argparse.ArgumentParser(prog="support.pod_fields", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
-    options = parser.parse_args(arguments)
-    before = MODULE.read_text(encoding="utf-8") if MODULE.exists() else ""
-    after = rendered()
-    if before != after and options.check:
-        print(f"{MODULE.name}: differs from what it is made from; run make generate")
-    elif before != after:
-        MODULE.write_text(after, encoding="utf-8")
-        print(f"{MODULE.name}: written")
-    return 1 if options.check and before != after else 0
+    contents = {MODULE: rendered()}
+    return write_or_check(contents, "Kubernetes's schema", __doc__ or "", arguments)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,11 @@ from torch import nn
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.data.inputs import Inputs, plain_inputs
 from imagenet_workloads.data.worker_data import Batch
-from imagenet_workloads.frameworks.pytorch import activation_checkpointing, networks
-from imagenet_workloads.frameworks.pytorch.averaging import MovingAverage
-from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
-from imagenet_workloads.frameworks.pytorch.compile_cache import CompileCache
-from imagenet_workloads.frameworks.pytorch.initializers import initialize
+from imagenet_workloads.frameworks.pytorch import networks
+from imagenet_workloads.frameworks.pytorch.compilation import CompileCache, CompiledNetwork
+from imagenet_workloads.frameworks.pytorch.families import checkpoint_activations, initialize
 from imagenet_workloads.frameworks.pytorch.learner import PyTorchLearner, StepOptions
-from imagenet_workloads.frameworks.pytorch.optimizers import Updater
-from imagenet_workloads.frameworks.pytorch.precision import Precision
+from imagenet_workloads.frameworks.pytorch.optimizers import MovingAverage, Precision, Updater
 from imagenet_workloads.frameworks.pytorch.strategies.single import Single
 from imagenet_workloads.train.framework import UpdatePlan
 from imagenet_workloads.train.group import Flags
@@ -46,7 +43,7 @@ def learner(
     average = None if decay is None else MovingAverage(network, decay)
     backward_context: Callable[[], AbstractContextManager[None]] = nullcontext
     if options.model.activation_checkpointing:
-        backward_context = activation_checkpointing.apply(network, request.network)
+        backward_context = checkpoint_activations(network, request.network)
     single = Single(torch.device("cpu"))
     return PyTorchLearner(
         network,

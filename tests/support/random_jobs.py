@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.frameworks import with_strategy
 from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.frameworks import with_strategy
 from support.job_table import BUCKET, LABELS, PREPARED, SYNTHETIC, VOLUME, Manifest, manifest, read
 
 

@@ -15,7 +15,7 @@ from imagenet_workloads.data.batches import (
     OrderedValidation,
     WorkerShare,
 )
-from imagenet_workloads.data.slots import Slots
+from imagenet_workloads.data.memory import Slots
 from imagenet_workloads.records.split import Records
 
 

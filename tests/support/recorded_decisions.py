@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from imagenet_operator.manifests import settings as manifests
-from imagenet_operator.reconcile.settings import ReconcileSettings
-from imagenet_operator.reconcile.types import Decision
+from imagenet_operator.reconcile.types import Decision, ReconcileSettings
 from support.job_table import BUCKET, FETCHED, PREPARED, SERVERS, TFRECORD, manifest
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_objects import attempt_of

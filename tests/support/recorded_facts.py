@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
-from imagenet_operator.api import crd, load
-from imagenet_operator.api import parse as parse_job
 from imagenet_operator.manifests.attempt import training_hash
+from imagenet_spec.load import load
 from imagenet_spec.metrics import TimePhase
-from imagenet_workloads.checkpoint.manifest import Position
+from imagenet_spec.resource.job import root_schema
+from imagenet_spec.validate import parse as parse_job
+from imagenet_workloads.checkpoint import Position
 from imagenet_workloads.commands import train
 from imagenet_workloads.data.inputs import Inputs
 from imagenet_workloads.dataset import Packing
@@ -58,7 +59,7 @@ def facts() -> dict[str, Any]:
         "trained by hand": {
             line: identify(train.parse(line.split()), Environment()).spec_hash for line in BY_HAND
         },
-        "options": {name: _options(parser) for name, parser in _parsers().items()},
+        "options": {name: sorted(_options(parser)) for name, parser in _parsers().items()},
         "result.json": _result(),
         "metrics": sorted(set(re.findall(r"`(imagenet_\w+)`", TELEMETRY.read_text()))),
         "rights": [
@@ -68,7 +69,7 @@ def facts() -> dict[str, Any]:
                 r" *-? *(kind|apiGroups|resources|resourceNames|verbs):|.*{{-? (if|end)", line
             )
         ],
-        "spec": _digest(_structure(crd.root_schema()["properties"]["spec"])),
+        "spec": _digest(_structure(root_schema()["properties"]["spec"])),
     }
 
 
@@ -89,7 +90,14 @@ def _of_job(job: Any) -> dict[str, str]:
     read = [(line[0], {**vars(parse(line)), "command": None}) for line in ours]
     options = [
         # Epochs of the warm-up are 5 by default and 5.0 as they are read.
-        (script, {name: str(found[name]).removesuffix(".0") for name in sorted(found)})
+        (
+            script,
+            {
+                name: str(found[name]).removesuffix(".0")
+                for name in sorted(found)
+                if found[name] not in (None, [], ())
+            },
+        )
         for script, found in read
     ]
     return {"training": training_hash(job)[:16], "options": _digest(options)}

@@ -1,9 +1,17 @@
 """Runs the preparing programs with a source on a server or in a bucket."""
 
+import json
 from pathlib import Path
 
 from imagenet_workloads.commands import fetch, pack, seal
 from support.preparation import dataset_of, run_index
+
+
+def files_on_server(url: str, *names: str, **attributes: str) -> list[str]:
+    """The option of files on a server; attributes are those of the first."""
+    files: list[dict[str, str]] = [{"name": name, "url": f"{url}/{name}"} for name in names]
+    files[0] |= attributes
+    return ["--http-files", json.dumps(files)]
 
 
 def prepare_remote(data: Path, reading: list[str], *indexing: str) -> Path:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from imagenet_operator.api.figures import FIGURES
 from imagenet_operator.reconcile.sample import METRICS, Asked, Sample, sample_of
 from imagenet_operator.reconcile.scrape import Scrape, ScrapeReader
+from imagenet_spec.resource.figures import FIGURES
 
 _SHORT = {"accuracy": "accuracy.train", "validation_accuracy": "accuracy.validation"}
 _FIGURES = {item.field for item in FIGURES}

@@ -9,8 +9,8 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from imagenet_operator.api.templates.pod_fields import ROOT
-from imagenet_operator.api.templates.pod_validation import known_fields
+from imagenet_spec.resource.templates.pod_fields import ROOT
+from imagenet_spec.resource.templates.pod_validation import known_fields
 
 NAME = "registry-login"
 

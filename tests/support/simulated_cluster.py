@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from imagenet_operator.api import ImageNetJob
-from imagenet_operator.api.status import Status
-from imagenet_operator.api.time_status import seconds_of
 from imagenet_operator.clusters.apply import apply
 from imagenet_operator.clusters.interface import AlreadyExists
 from imagenet_operator.manifests import labels
@@ -22,8 +19,19 @@ from imagenet_operator.manifests.protection import NETWORK_POLICY
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.observe import sort
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
-from imagenet_operator.reconcile.types import Capacity, Decision, Event, Patch, Reference, Room
+from imagenet_operator.reconcile.types import (
+    DEFAULTS,
+    Capacity,
+    Decision,
+    Event,
+    Patch,
+    ReconcileSettings,
+    Reference,
+    Room,
+)
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.status import Status
+from imagenet_spec.resource.time_status import seconds_of
 from support.asynchronous import run_now
 from support.merge_patch import merge
 from support.simulated_failures import deserves

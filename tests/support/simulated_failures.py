@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from imagenet_operator.api.job import RunPolicy
 from imagenet_operator.manifests.dataset import PUBLISH
-from imagenet_operator.reconcile.settings import ReconcileSettings
+from imagenet_operator.reconcile.types import ReconcileSettings
+from imagenet_spec.resource.job import RunPolicy
 from support.simulated_world import START, SimulatedWorld
 
 

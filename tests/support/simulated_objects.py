@@ -7,8 +7,8 @@ import re
 from datetime import datetime
 from typing import Any
 
-from imagenet_operator.api.status import Condition, Status
 from imagenet_operator.manifests import labels, names
+from imagenet_spec.resource.status import Condition, Status
 
 Manifest = dict[str, Any]
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from imagenet_operator.api import queue
-from imagenet_operator.reconcile.settings import DEFAULTS, ReconcileSettings
+from imagenet_operator.reconcile.types import DEFAULTS, ReconcileSettings
+from imagenet_spec.resource import queue
 from support.job_table import manifest
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_world import Manifest

@@ -1,18 +1,18 @@
-"""What must hold of the Jobs of a simulated cluster that prepare and publish a dataset."""
+"""What must hold of the Jobs of a simulated cluster that prepare a dataset, and of the uploads."""
 
 from __future__ import annotations
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.manifests import names
-from imagenet_operator.manifests.dataset import PUBLISH
+from imagenet_operator.manifests.dataset import PUBLISH, UPLOAD
 from imagenet_operator.manifests.protection import NETWORK_POLICY
-from support.simulated_objects import role_of
+from imagenet_spec.resource import ImageNetJob
+from support.simulated_objects import role_of, true_ends
 from support.simulated_world import Manifest, SimulatedWorld
 
 
 def is_upload(manifest: Manifest) -> bool:
-    """Whether an object is the Job that publishes a dataset."""
-    return manifest["kind"] == "Job" and role_of(manifest) == PUBLISH
+    """Whether an object is the Job that uploads a dataset or a model."""
+    return manifest["kind"] == "Job" and role_of(manifest) in (PUBLISH, UPLOAD)
 
 
 def check_new_job(world: SimulatedWorld, job: ImageNetJob, manifest: Manifest) -> None:
@@ -21,6 +21,8 @@ def check_new_job(world: SimulatedWorld, job: ImageNetJob, manifest: Manifest) -
     assert protection in world.objects, f"{manifest['metadata']['name']}: unprotected"
     sealed_first = world.is_sealed or not is_upload(manifest)
     assert sealed_first, "published before the dataset is sealed"
+    trained_first = role_of(manifest) != UPLOAD or "Succeeded" in true_ends(job.status)
+    assert trained_first, "a model is uploaded before the job has succeeded"
 
 
 def check_uploads_are_over(world: SimulatedWorld) -> None:

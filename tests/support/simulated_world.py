@@ -67,6 +67,7 @@ class SimulatedWorld:
         self.is_sealed = False
         self.index_result: Manifest = dict(INDEX_RESULT)
         self.seal_result: Manifest = dict(SEAL_RESULT)
+        self.upload_result: Manifest | None = None
         self.processes: dict[str, tuple[str, str]] = {}
         self.exits: dict[int, dict[str, int]] = defaultdict(dict)
         self.results: set[str] = set()
@@ -313,7 +314,7 @@ class SimulatedWorld:
     def _result(self, role: str) -> Manifest | None:
         return {
             "fetch": FETCH_RESULT, "index": self.index_result,
-            "pack": PACK_RESULT, "seal": self.seal_result,
+            "pack": PACK_RESULT, "seal": self.seal_result, "upload": self.upload_result,
         }.get(role)  # fmt: skip
 
     def fail_job(self, job: Manifest, message: str = "the archive is damaged") -> None:

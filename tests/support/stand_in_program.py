@@ -3,9 +3,9 @@
 `stand_ins` puts it into a folder under each of these names. It keeps to what the real programs
 promise (files, termination message, exit codes) and does what the variable STAND_IN says: JSON,
 from a role or ROLE@ATTEMPT to "exit N", to "hold" (until the test makes the file `release`, or
-`release-ROLE`), to "stubborn" (hold, and ignore SIGTERM), or to "redirect" (hold, and answer who
-asks for metrics with a redirect). Where STAND_IN_SHARED says that all
-have one folder, no worker ends before those have started whom it needs.
+`release-ROLE`), to "stubborn" (hold, and ignore SIGTERM), to "redirect" (hold, and answer who
+asks for metrics with a redirect), or to "lose" (train an epoch and fail). Where STAND_IN_SHARED
+says that all have one folder, no worker ends before those have started whom it needs.
 """
 
 import json
@@ -33,10 +33,14 @@ def argument(name: str) -> Path:
     return Path(sys.argv[sys.argv.index(name) + 1])
 
 
-def behave(folder: Path, role: str) -> None:
-    actions = json.loads(os.environ.get("STAND_IN", "{}"))
+def action_of(role: str) -> str:
+    actions: dict[str, str] = json.loads(os.environ.get("STAND_IN", "{}"))
     attempt = os.environ.get("IMAGENET_ATTEMPT", "")
-    action = actions.get(f"{role}@{attempt}", actions.get(role, ""))
+    return actions.get(f"{role}@{attempt}", actions.get(role, ""))
+
+
+def behave(folder: Path, role: str) -> None:
+    action = action_of(role)
     if action.startswith("exit"):
         print(f"{role} says: this is why", file=sys.stderr)
         sys.exit(int(action.split()[1]))
@@ -133,9 +137,25 @@ def worker() -> None:
         speeds = [100.0, 600.0 if "--benchmark" in sys.argv else 450.0]
         lines = [json.dumps({"event": "epoch", "imagesPerSecond": speed}) for speed in speeds]
         (folder / "metrics.jsonl").write_text("\n".join(lines))
+    elif os.environ["POD_NAME"].endswith("-0"):
+        log_epoch(folder / "metrics.jsonl", int(attempt))
+    if action_of("worker") == "lose":
+        sys.exit(1)
     temporary = folder / f".{os.environ['POD_NAME']}"
     temporary.write_text(json.dumps(result))
     temporary.rename(folder / "result.json")
+
+
+def log_epoch(path: Path, attempt: int) -> None:
+    """Write the events of one epoch."""
+    events = (
+        {"event": "started", "attempt": attempt, "workers": 2, "epoch": 0, "batch": 0},
+        {"event": "progress", "epoch": 0, "batch": 9, "imagesPerSecond": 9, "learningRate": 0.5},
+        {"event": "epoch", "epoch": 0, "seconds": 2.0, "imagesPerSecond": 50.0, "loss": 1.5},
+        {"event": "validation", "epoch": 0, "images": 20, "top1": 0.95, "loss": 1.25},
+    )
+    lines = [json.dumps({"time": time.time(), **event}) for event in events]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:

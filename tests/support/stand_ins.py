@@ -66,6 +66,7 @@ class Workplace:
     Attributes:
         workdir: The working directory of `imagenetctl run`.
         manifest: The file of the job's manifest.
+        python: The interpreter of the environment.
         behaviour: What the stand-ins do, by role.
         variables: Further ones of the environment.
     """
@@ -74,13 +75,13 @@ class Workplace:
         self._folder = folder
         self.workdir = folder / "work"
         self.manifest = folder / "job.yaml"
-        self._python = self._environment()
+        self.python = self._make_environment()
         self.behaviour: dict[str, str] = {}
         self.variables: dict[str, str] = {}
         (self.workdir / "volumes" / "raw").mkdir(parents=True)
         self.write(job())
 
-    def _environment(self) -> Path:
+    def _make_environment(self) -> Path:
         """A virtual environment that shares the packages of this one, but not its programs."""
         prefix = self._folder / "environment"
         (prefix / "bin").mkdir(parents=True)
@@ -103,7 +104,7 @@ class Workplace:
         folder = self._folder / f"environment{suffix}" / "bin"
         folder.mkdir(parents=True)
         for name in MEMBERS:
-            self._install(folder / f"imagenet-{name}", self._python)
+            self._install(folder / f"imagenet-{name}", self.python)
         return folder
 
     def program(self, name: str) -> Path:
@@ -116,7 +117,11 @@ class Workplace:
 
     def start(self, *arguments: str | Path) -> Running:
         """Start `imagenetctl` with these arguments."""
-        variables = {
+        return self.start_python(CALL, *arguments)
+
+    def environment(self) -> dict[str, str]:
+        """The variables of a program of this place."""
+        return {
             **os.environ,
             "STAND_IN": json.dumps(self.behaviour),
             "STAND_IN_FOLDER": str(self._folder),
@@ -124,13 +129,16 @@ class Workplace:
             "PATH": "/usr/bin:/bin",
             **self.variables,
         }
+
+    def start_python(self, program: str, *arguments: str | Path) -> Running:
+        """Start a Python program with these arguments."""
         return Running(
             subprocess.Popen(
-                [self._python, "-c", CALL, *arguments],
+                [self.python, "-c", program, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
-                env=variables,
+                env=self.environment(),
                 cwd=self._folder,
             )
         )

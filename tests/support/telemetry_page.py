@@ -10,7 +10,6 @@ Exit codes: 0 written, or nothing differs; 1 the page differs from what it is ma
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,9 +17,10 @@ from collections.abc import Iterable, Sequence
 from prometheus_client import Counter
 from prometheus_client.metrics import MetricWrapperBase
 
-from imagenet_operator.api.figures import FIGURES, Figure
 from imagenet_operator.clusters.kubernetes import metrics as of_operator
+from imagenet_operator.generate.files import write_or_check
 from imagenet_spec import metrics
+from imagenet_spec.resource.figures import FIGURES, Figure
 from support.pod_subset import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "telemetry.md"
@@ -75,17 +75,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page, or with ``--check`` compare it; return the exit code."""
-    parser = argparse.ArgumentParser(prog="support.telemetry_page", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
-    options = parser.parse_args(arguments)
-    before = PAGE.read_text(encoding="utf-8")
-    after = rendered(before)
-    if before != after and options.check:
-        print(f"{PAGE.name}: differs from what it is made from; run make generate")
-    elif before != after:
-        PAGE.write_text(after, encoding="utf-8")
-        print(f"{PAGE.name}: written")
-    return 1 if options.check and before != after else 0
+    contents = {PAGE: rendered(PAGE.read_text(encoding="utf-8"))}
+    return write_or_check(contents, "the metrics", __doc__ or "", arguments)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from typing import Any, get_args
 
 import yaml
 
-from imagenet_operator.api.compatibility import COMBINATIONS
-from imagenet_operator.api.strategies.parameter_server import ParameterServer
 from imagenet_operator.scaling import variants
+from imagenet_spec.resource.compatibility import COMBINATIONS
+from imagenet_spec.resource.strategies.parameter_server import ParameterServer
 from support.processes import processes_with, program_of, wait_until
 
 Manifest = dict[str, Any]
@@ -50,7 +50,7 @@ def digits(strategy: str, name: str) -> Manifest:
 def make_digits(workdir: Path) -> None:
     """Put the digits' archive where the example looks for it."""
     archive = workdir / "volumes" / "raw" / "digits.tar"
-    command = [sys.executable, ROOT / "examples" / "make_digits.py", archive]
+    command = [sys.executable, "-m", "imagenet_workloads.commands.digits", archive]
     subprocess.run([*map(str, command)], check=True, capture_output=True)
 
 
@@ -61,6 +61,9 @@ class WholeJob:
         workdir: The working directory, which jobs of other names may share.
         manifest: The job.
     """
+
+    options: tuple[str, ...] = ()
+    """Further options of `imagenetctl run`."""
 
     def __init__(self, workdir: Path, manifest: Manifest) -> None:
         self.workdir, self.manifest = workdir, manifest
@@ -74,6 +77,7 @@ class WholeJob:
         """`imagenetctl run`, killed at the latest when the block is left."""
         program = Path(sys.executable).parent / "imagenetctl"
         command = [program, "run", self._file, "--workdir", self.workdir, "--output", "json"]
+        command += self.options
         with subprocess.Popen(
             [*map(str, command)],
             stdout=subprocess.PIPE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from imagenet_operator.api import validate
+from imagenet_spec.validate import validate
 from support import job_table
 
 Manifest = dict[str, Any]

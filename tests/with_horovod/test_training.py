@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from imagenet_spec.events import CheckpointWritten, Started, read_events
 from imagenet_spec.metrics import TRAINING
-from imagenet_workloads.telemetry.events import CheckpointWritten, Started, read_events
 from support import loopback, plain_mxnet
 from support.horovod_cluster import RENDEZVOUS, HorovodCluster
 from support.judged_trainings import MEAN, SMALL, STD, OneStepOfResnet, Steps

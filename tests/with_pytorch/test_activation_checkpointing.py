@@ -11,11 +11,13 @@ from torch import nn
 from torch.nn import functional
 
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.frameworks.pytorch import activation_checkpointing, networks
+from imagenet_workloads.frameworks.pytorch import networks
 from imagenet_workloads.frameworks.pytorch.compilation import CompiledNetwork
+from imagenet_workloads.frameworks.pytorch.families import checkpoint_activations
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
 from support.pytorch_learners import CLASSES, RESNET, batch, differing, learner, trained
+from support.sentences import says
 
 SWITCH = ("--activation-checkpointing", "1")
 
@@ -30,9 +32,7 @@ class Step(NamedTuple):
 
 def step(network: nn.Module, side: int, checkpointing: bool, compiled: bool = False) -> Step:
     """Make a step of a network in training, whose values are drawn by a seed."""
-    backward_context = (
-        activation_checkpointing.apply(network, "network") if checkpointing else nullcontext
-    )
+    backward_context = checkpoint_activations(network, "network") if checkpointing else nullcontext
     module = CompiledNetwork(network, is_required=True) if compiled else network
     torch.manual_seed(0)
     images, labels = torch.randn(2, 3, side, side), torch.tensor([1, 3])
@@ -115,5 +115,5 @@ def test_a_compiled_network_has_the_same_gradients_and_statistics(
 def test_a_network_that_timm_cannot_do_this_with_is_one_error() -> None:
     with torch.device("meta"):
         network = networks.build(NetworkRequest("timm/dla34", None, CLASSES, (3, 32, 32)))
-    with pytest.raises(InputError, match="timm does not have it for dla34; leave it out"):
-        activation_checkpointing.apply(network, "timm/dla34")
+    with pytest.raises(InputError, match=says("timm does not have it for dla34", "leave it out")):
+        checkpoint_activations(network, "timm/dla34")

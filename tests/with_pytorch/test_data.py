@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from imagenet_spec.program.train import Options
-from imagenet_workloads.checkpoint.manifest import Identity
-from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.checkpoint import Identity, Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.data.worker_data import Batch, Data
 from imagenet_workloads.frameworks.pytorch import data as datasets

@@ -17,7 +17,7 @@ from torch._dynamo.utils import counters
 
 from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.commands.train import parse
-from imagenet_workloads.data import image_sizes
+from imagenet_workloads.data.inputs import count_sizes
 from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
@@ -170,7 +170,7 @@ def pass_through(made: PyTorchLearner) -> None:
 def test_each_size_has_one_compiled_network_whose_code_is_kept(graphs: None) -> None:
     sizes = ",".join(f"{epoch}:{side}" for epoch, side in enumerate(EIGHT))
     options = parse([*ARGUMENTS, "--image-sizes", sizes])
-    compiled = partial(CompiledNetwork, is_required=True, sizes=image_sizes.count(options.model))
+    compiled = partial(CompiledNetwork, is_required=True, sizes=count_sizes(options.model))
     cache = SavedCode()
     made = learner(RESNET, compiled=compiled, cache=cache)  # type: ignore[arg-type]
     pass_through(made)

@@ -10,7 +10,7 @@ from torchvision import models
 from imagenet_spec.program.train import INITIALIZERS
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks.pytorch import networks
-from imagenet_workloads.frameworks.pytorch.initializers import MAKERS, initialize
+from imagenet_workloads.frameworks.pytorch.families import MAKERS, initialize
 from imagenet_workloads.train.networks import NetworkRequest
 
 CLASSES = 7

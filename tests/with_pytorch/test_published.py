@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from support.digit_datasets import TRAIN, VALIDATION, prepare_digits
+from support.evaluations import check_evaluation
 from support.served_datasets import train_from_bucket, train_from_server
 
 OPTIONS = (
@@ -35,3 +36,7 @@ def test_digits_are_learned_from_a_bucket(tmp_path: Path) -> None:
     assert result["train"]["images"] == 3 * TRAIN
     assert result["validation"]["images"] == VALIDATION
     assert result["validation"]["top1"] >= 0.9
+    evaluation = check_evaluation(tmp_path / "output/attempts/r0", dataset)
+    shown = [*evaluation.mistakes, *evaluation.samples]
+    archives = [f"{evaluation.classes[evaluation.labels[one.index]]}.tar" for one in shown]
+    assert [(one.name or "").split("/")[-2] for one in shown] == archives

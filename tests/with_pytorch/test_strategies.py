@@ -20,6 +20,7 @@ from imagenet_workloads.frameworks.pytorch.strategies import distributed_data_pa
 from support import loopback
 from support.ddp_processes import DdpProcesses
 from support.digit_datasets import TRAIN, VALIDATION, prepare_digits
+from support.evaluations import check_evaluation
 from support.training_cluster import MEMBER_PORT, plain_environment
 
 
@@ -49,6 +50,7 @@ def test_every_image_is_counted_once_over_the_processes(
     assert found["validation"]["images"] == VALIDATION
     assert found["train"]["images"] == TRAIN
     assert found["validation"]["top1"] > 0.3
+    check_evaluation(tmp_path / "out/attempts/r0", digits)
 
 
 JOIN = """
@@ -87,7 +89,7 @@ def test_pytorch_joins_without_resolving_the_name_of_rank_0() -> None:
 CREATE = """
 import sys
 from pathlib import Path
-from imagenet_workloads.checkpoint.manifest import Identity
+from imagenet_workloads.checkpoint import Identity
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.frameworks.pytorch import framework
 from imagenet_workloads.rendezvous.none import NoRendezvous
@@ -114,7 +116,7 @@ def test_gpus_exchange_over_nccl_and_cpus_over_gloo(
     for name, value in place.items():
         monkeypatch.setenv(name, value)
     given: dict[str, Any] = {}
-    monkeypatch.setattr(distributed_data_parallel, "_store", lambda process: None)
+    monkeypatch.setattr(distributed_data_parallel, "address_store", lambda process: None)
     monkeypatch.setattr(
         distributed,
         "init_process_group",

@@ -9,11 +9,12 @@ import cv2
 import pytest
 from safetensors.torch import load_file
 
-from imagenet_workloads.telemetry.events import Started, Validated, read_events
+from imagenet_spec.events import Started, Validated, read_events
 from support import limits
 from support.digit_datasets import TRAIN, VALIDATION, prepare_digits
 from support.digits import digit, label
 from support.one_process import assert_only_reads, assert_sigterm_saves
+from support.sentences import assert_says
 from support.training_cluster import PROGRAM, result, train
 
 BATCHES = -(-TRAIN // 32)
@@ -110,7 +111,7 @@ def test_sigterm_saves_within_an_epoch(digits: Path, tmp_path: Path) -> None:
     [
         (["--gpus", "5"], "--gpus (workers.gpus): there is no GPU 5, PyTorch sees 0"),
         (["--gpus", "0,1"], "--gpus (workers.gpus): PyTorch gives each process one GPU, not 2"),
-        (["--optimizer", "lbsgd"], "--optimizer (optimizer.name): PyTorch has no 'lbsgd' here"),
+        (["--optimizer", "lbsgd"], "--optimizer lbsgd: only MXNet has that"),
     ],
 )
 def test_what_cannot_be_is_told_at_once(
@@ -130,7 +131,6 @@ def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> 
 
 
 def test_a_real_lack_of_memory_ends_with_what_to_change(tmp_path: Path) -> None:
-    assert limits.advice_without_memory(tmp_path, "PyTorch") == (
-        f"{limits.LACKS_MEMORY}; --activation-checkpointing 1 "
-        "(spec.training.activationCheckpointing: true) may save some more, but is slower"
-    )
+    advice = limits.advice_without_memory(tmp_path, "PyTorch")
+    switch = "--activation-checkpointing 1 (spec.training.activationCheckpointing: true)"
+    assert_says(advice, limits.LACKS_MEMORY, switch, "slower")

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from imagenet_workloads.dataset import Split, read_dataset
-from imagenet_workloads.records import example, tfrecord
+from imagenet_workloads.records import tfrecord
 from support.pictures import (
     Collection,
     collection,
@@ -148,4 +148,4 @@ def test_the_example_is_what_protobuf_would_make() -> None:
         "image/width": number(image.width),
     }
     theirs = tf.train.Example(features=tf.train.Features(feature=values))
-    assert b"".join(example.encode(image)) == theirs.SerializeToString(deterministic=True)
+    assert b"".join(tfrecord.encode_example(image)) == theirs.SerializeToString(deterministic=True)

@@ -38,9 +38,9 @@ def test_only_the_gpus_of_the_options_are_taken_and_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken = fake_gpus(monkeypatch, BUILD, K80, H100)
-    framework._take_devices((1,))
+    framework.take_devices((1,))
     assert taken == [1]
-    framework._take_devices(())
+    framework.take_devices(())
     assert taken == [1]
 
 
@@ -61,7 +61,7 @@ def test_a_gpu_without_code_is_refused(
 ) -> None:
     taken = fake_gpus(monkeypatch, build, gpu)
     with pytest.raises(InputError) as error:
-        framework._take_devices((0,))
+        framework.take_devices((0,))
     assert message in str(error.value)
     assert taken == []
 
@@ -75,11 +75,11 @@ def test_what_cannot_be_compared_passes(
     monkeypatch: pytest.MonkeyPatch, gpu: dict[str, Any], build: dict[str, Any]
 ) -> None:
     taken = fake_gpus(monkeypatch, build, gpu)
-    framework._take_devices((0,))
+    framework.take_devices((0,))
     assert taken == [0]
 
 
 def test_a_missing_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_gpus(monkeypatch, BUILD, H100)
     with pytest.raises(InputError, match="there is no GPU 1, TensorFlow sees 1"):
-        framework._take_devices((0, 1))
+        framework.take_devices((0, 1))

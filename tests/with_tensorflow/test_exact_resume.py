@@ -25,7 +25,7 @@ def arguments(digits: Path, *more: str) -> list[str]:
 
 def use_devices(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Train on devices of this process, which TensorFlow has taken already."""
-    monkeypatch.setattr(framework, "_take_devices", lambda gpus: None)
+    monkeypatch.setattr(framework, "take_devices", lambda gpus: None)
     monkeypatch.setattr(framework, "join", lambda name: on_devices(count))
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow import networks
-from imagenet_workloads.frameworks.tensorflow.initializers import MAKERS, initialize
+from imagenet_workloads.frameworks.tensorflow.families import MAKERS, initialize
 from imagenet_workloads.frameworks.tensorflow.weights import (
     assign,
     load_arrays,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.checkpoint import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.frameworks.tensorflow import networks

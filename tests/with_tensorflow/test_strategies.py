@@ -16,6 +16,7 @@ import tensorflow as tf
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.tensorflow.strategies import horovod
 from imagenet_workloads.frameworks.tensorflow.strategies.mirrored import Distributed
+from support.evaluations import check_evaluation
 from support.horovod_cluster import HorovodCluster
 from support.listed_workers import ListedWorkers
 from support.tiny_records import write_dataset
@@ -63,6 +64,7 @@ def test_every_image_is_counted_once_over_the_workers(
     assert found["validation"]["images"] == VALIDATION
     assert found["train"]["images"] == 4 * 301
     assert found["validation"]["top1"] > 0.3
+    check_evaluation(tmp_path / "out/attempts/r0", digits)
     log = (tmp_path / "out/attempts/r0/evaluation.log").read_text().splitlines()
     assert len(log) == 5
 

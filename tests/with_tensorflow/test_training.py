@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from imagenet_spec.events import Started, Validated, read_events
 from imagenet_workloads.frameworks.tensorflow.weights import load_arrays
-from imagenet_workloads.telemetry.events import Started, Validated, read_events
 from support import limits
 from support.digits import digit, label
+from support.listed_files import listed_files
 from support.one_process import assert_only_reads, assert_sigterm_saves
 from support.tiny_records import MEAN, STD, write_dataset
 from support.training_cluster import PROGRAM, result, train
@@ -62,6 +63,7 @@ def test_digits_are_learned_and_the_model_is_plain_tensorflows(
     assert found["validation"]["images"] == VALIDATION
     assert found["train"]["images"] == 5 * 600
     assert judged(attempt / found["model"]["savedModel"]) == found["validation"]["top1Count"]
+    assert listed_files(attempt) >= {"model/saved_model.pb", "model-0005.npz", "model-card.json"}
 
     written = [event for _, event in read_events(attempt / "metrics.jsonl")]
     assert [event.epoch for event in written if isinstance(event, Validated)] == [0, 1, 2, 3, 4]

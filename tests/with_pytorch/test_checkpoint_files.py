@@ -1,6 +1,7 @@
 """What a checkpoint and an exported model hold, and what does not fit is refused."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -8,23 +9,29 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from safetensors.torch import save as serialize
+from torch import nn
+from torchvision import models
 
-from imagenet_workloads.checkpoint.store import Position
+from imagenet_workloads.checkpoint import Position
 from imagenet_workloads.commands.train import parse
 from imagenet_workloads.data.worker_data import Batch
 from imagenet_workloads.errors import InputError, StorageError
 from imagenet_workloads.fields import Fields
+from imagenet_workloads.frameworks.pytorch import checkpoint_files, networks
 from imagenet_workloads.frameworks.pytorch.checkpoint_files import load_network, restore, write
 from imagenet_workloads.frameworks.pytorch.predictor import load
 from imagenet_workloads.train.group import Flags
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
+from support.digit_datasets import prepare_digits
 from support.pages import blocks
 from support.pod_subset import REPOSITORY
 from support.pytorch_learners import CLASSES, RESNET, SHAPE, batch, differing, learner, trained
+from support.sentences import says
+from support.training_cluster import train
 
 OPTIONS = parse(["--framework", "PyTorch", "--network", "resnet"])
 
@@ -105,10 +112,14 @@ def test_another_network_and_another_optimizer_are_refused(tmp_path: Path) -> No
     trained(1, learner()).snapshot().save(tmp_path)
     begin = ResumePoint(Position(0, 1), tmp_path, True)
     other = learner(NetworkRequest("resnet", 8, 3, SHAPE))
-    with pytest.raises(InputError, match=r"does not fit resnet: size mismatch for fc1\.weight"):
+    with pytest.raises(
+        InputError, match=says("does not fit resnet", "size mismatch for fc1.weight")
+    ):
         restore(OPTIONS, other.network, other.updater, begin)
     adam = learner(RESNET, "--optimizer", "adam")
-    with pytest.raises(InputError, match="it has states of sgd, not of adam; use it with --init"):
+    with pytest.raises(
+        InputError, match=says("it has states of sgd", "not of adam", "use it with --init")
+    ):
         restore(OPTIONS, adam.network, adam.updater, begin)
 
 
@@ -180,3 +191,83 @@ def test_padding_trains_nothing() -> None:
     _, outputs = none.train(Batch(half.data, labels, 0), True, Flags())
     assert len(outputs.labels) == 0
     assert torch.equal(before, none.network.fc1.weight)
+
+
+OTHER = NetworkRequest("resnet", 8, 7, SHAPE)
+
+
+def test_an_exported_model_is_loaded_but_for_its_head(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = trained(1, learner())
+    first.export(tmp_path / "model", 1)
+    file = tmp_path / "model-0001.safetensors"
+    same, other = learner(), learner(OTHER)
+    head = other.network.fc1.weight.clone()
+    caplog.set_level(logging.INFO)
+    checkpoint_files.load_pretrained(file, same.network, RESNET)
+    assert differing(same, first) == []
+    assert "is new" not in caplog.text
+    checkpoint_files.load_pretrained(file, other.network, OTHER)
+    assert differing(other, first) == ["fc1.weight", "fc1.bias"]
+    assert torch.equal(other.network.fc1.weight, head)
+    assert "fc1 is new, for 7 classes: model-0001.safetensors has 4" in caplog.text
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_file_of_torchvision_is_loaded(tmp_path: Path, wrapped: bool) -> None:
+    of_torchvision = models.resnet18()
+    # As its older files are.
+    state = {k: v for k, v in of_torchvision.state_dict().items() if "num_batches" not in k}
+    torch.save({"model": state, "epoch": 3} if wrapped else state, tmp_path / "resnet18.pth")
+    request = NetworkRequest("resnet", 18, 10, (3, 64, 64))
+    network = networks.build(request)
+    checkpoint_files.load_pretrained(tmp_path / "resnet18.pth", network, request)
+    assert torch.equal(network.conv1.weight, of_torchvision.conv1.weight)
+    assert network.fc.weight.shape == (10, 512)
+
+
+class Own(nn.Module):  # type: ignore[misc]
+    """A class that unpickling would import."""
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (Own(), "is no file of tensors alone"),
+        ([1, 2], "has no state_dict"),
+        ({"epoch": 3}, "has no state_dict"),
+        (models.resnet18().state_dict(), r"it lacks bn_data.running_mean, .* and \d+ more; it has"),
+    ],
+)
+def test_what_does_not_fit_is_one_error(tmp_path: Path, content: object, message: str) -> None:
+    file = tmp_path / "weights.pth"
+    torch.save(content, file)
+    made = learner()
+    with pytest.raises(InputError, match=message) as caught:
+        checkpoint_files.load_pretrained(file, made.network, RESNET)
+    assert "\n" not in str(caught.value)
+    assert differing(made, learner()) == []
+
+
+def test_other_shapes_are_named(tmp_path: Path) -> None:
+    state = {name: one.contiguous() for name, one in learner().network.state_dict().items()}
+    state["conv0.weight"] = torch.zeros(16, 1, 3, 3)
+    save_file(state, tmp_path / "w.safetensors")
+    message = "does not fit resnet: it has conv0.weight as 16x1x3x3 instead of 16x3x3x3$"
+    with pytest.raises(InputError, match=message):
+        checkpoint_files.load_pretrained(tmp_path / "w.safetensors", learner().network, RESNET)
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        checkpoint_files.load_pretrained(tmp_path / "gone.pth", learner().network, RESNET)
+
+
+def test_the_program_starts_from_it(tmp_path: Path) -> None:
+    made = learner(NetworkRequest("mlp", None, 4, SHAPE))
+    made.export(tmp_path / "model", 1)
+    digits = prepare_digits(tmp_path, "RecordIO")
+    arguments = ["--framework", "PyTorch", "--dataset", str(digits), "--output", str(tmp_path)]
+    arguments += ["--network", "mlp", "--image-shape", "3,28,28", "--num-epochs", "1"]
+    ended = train([*arguments, "--pretrained", str(tmp_path / "model-0001.safetensors")])
+    assert ended.returncode == 0, ended.stderr
+    log = (tmp_path / "attempts/r0/train.log").read_text() + ended.stderr
+    assert "fc3 is new, for 9 classes: model-0001.safetensors has 4" in log
