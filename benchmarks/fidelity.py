@@ -199,7 +199,7 @@ def measure(series: Sequence[str], seeds: int, single_seeds: int) -> Iterator[Se
     """Trains what has not been trained, and gives each strategy's accuracies."""
     archive = WORKDIR / "volumes" / "raw" / "digits.tar"
     if not archive.is_file():
-        make = [sys.executable, str(ROOT / "examples" / "make_digits.py"), str(archive)]
+        make = [sys.executable, "-m", "imagenet_workloads.commands.digits", str(archive)]
         subprocess.run(make, check=True)
     options = argparse.ArgumentParser()
     local_resources.add_options(options)

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from imagenet_operator.api.job import MANAGER
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_spec.resource.job import MANAGER
 
 Manifest = dict[str, Any]
 Item = TypeVar("Item")

@@ -16,10 +16,10 @@ from pathlib import Path
 from benchmarks.operator_speed import jobs, kwok_cluster
 from benchmarks.operator_speed.pod_watch import Pods, watched_pods
 
-from imagenet_operator.api import ImageNetJob
 from imagenet_operator.clusters.kubernetes import objects
 from imagenet_operator.clusters.kubernetes.client import Client
 from imagenet_operator.manifests import attempt, names
+from imagenet_spec.resource import ImageNetJob
 from kind.cluster import Cluster
 
 _PORT = 18080

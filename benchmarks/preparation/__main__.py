@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.photographs import make_photographs
 from benchmarks.preparation.codecs import compare_codecs
 from benchmarks.preparation.encoders import QUALITY
+from benchmarks.preparation.hashing import measure_hash, measure_seal
 from benchmarks.preparation.latency import measure_latency
 from benchmarks.preparation.memory import compare_memory
 from benchmarks.preparation.programs import BENCH, THREADS
@@ -57,6 +58,10 @@ def main() -> None:
     compare_speed(photographs, parsed.runs, parsed.real_time, newest)
     print()
     compare_codecs(photographs)
+    print()
+    measure_hash(photographs)
+    print()
+    measure_seal()
     if not parsed.skip_memory:
         print()
         compare_memory(photographs)

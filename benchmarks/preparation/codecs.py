@@ -20,7 +20,7 @@ from benchmarks.preparation.encoders import QUALITY
 from benchmarks.preparation.programs import BENCH
 
 from imagenet_workloads.prepare import codecs
-from imagenet_workloads.prepare.codecs import faster, opencv
+from imagenet_workloads.prepare.codecs import opencv
 from imagenet_workloads.prepare.codecs.codec import Jpeg, Recipe, reduction, target_size
 from imagenet_workloads.prepare.transcode import header, transcode
 
@@ -52,7 +52,7 @@ def compare_codecs(photographs: Path, edges: Sequence[int] = EDGES) -> None:
                 continue
             means = np.mean([times[number] for number in numbers], axis=0)
             sample = [images[number] for number in numbers]
-            choice = faster.choose_faster(sample, edge, has_planes=True).codec
+            choice = codecs.choose_faster(sample, edge, has_planes=True).codec
             cells = (str(edge), ":".join(name) if name in of_sampling else name, str(len(numbers)))
             print(f"| {' | '.join((*cells, *(f'{mean:.2f}' for mean in means), choice))} |")
 

@@ -32,7 +32,7 @@ from benchmarks.scaling import here
 from benchmarks.scaling.bare_program import take_cores
 from benchmarks.scaling.jobs import BATCH, EDGE, IMAGES
 
-from imagenet_operator.errors import ImageNetJobError
+from imagenet_spec.errors import ImageNetJobError
 
 
 def main() -> None:
