@@ -8,6 +8,8 @@ PYTHON_3_11 ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# What `make demo` runs, which is a part of it.
+DEMO_INSTALLED := $(VENV)/.installed-demo
 CHECK_PYTHON = @$(or $(PYTHON),false) -c '$(SUPPORTED)' 2>/dev/null || { \
 	echo "Python 3.11 to 3.14 with venv is missing; type: apt-get install python3-venv," \
 	"dnf install python3, or zypper install python313"; exit 1; }
@@ -15,11 +17,13 @@ CHECK_PYTHON_3_11 = @$(PYTHON_3_11) -c 'import sys, ensurepip; sys.exit(sys.vers
 	2>/dev/null || { echo "$(@D) needs Python 3.11 with venv, because TensorFlow 2.15 and Horovod" \
 	"support no newer one; type: make PYTHON_3_11=PATH"; exit 1; }
 # MXNet's metadata forbid NumPy 2, which it runs on (mxnet_compatibility.py).
-INSTALL_MXNET = bin/pip install --quiet --no-deps -c constraints/workloads.txt mxnet
-CONSTRAINTS := $(foreach name,operator workloads numpy export development build, \
+INSTALL_MXNET = bin/pip install --no-deps -c constraints/workloads.txt mxnet
+# MXNet needs libgomp, which bare machines lack. The wheel of scikit-learn has a copy.
+IF_NO_LIBGOMP = @$(BIN)/python -c 'import ctypes; ctypes.CDLL("libgomp.so.1")' 2>/dev/null ||
+CONSTRAINTS := $(foreach name,operator dashboard workloads numpy export development build, \
 	-c constraints/$(name).txt)
-TYPED := spec/imagenet_spec operator/imagenet_operator workloads/imagenet_workloads \
-	tests examples benchmarks images
+TYPED := spec/imagenet_spec operator/imagenet_operator operator/imagenetjob \
+	workloads/imagenet_workloads tests benchmarks images website
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal --durations=20
 # ONE_IN=8 PART=1 runs an eighth of the tests of the strategies, or of those with the mark `costly`.
@@ -65,9 +69,11 @@ RENDER = $(HELM) template imagenet-operator $(CHART) --namespace imagenet-operat
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-field install-horovod install-tensorflow install-pytorch install-r
-.PHONY: demo test test-one check lint format
-.PHONY: generate verify images lock release test-planes test-strategies test-r test-kind
+.PHONY: help install install-docs install-field install-home install-horovod install-tensorflow
+.PHONY: install-pytorch install-r
+.PHONY: demo docs docs-serve test test-one check lint format
+.PHONY: generate verify images lock release test-planes test-strategies test-home
+.PHONY: test-r test-kind
 .PHONY: test-kueue test-fresh-machine test-pythons
 .PHONY: chaos chaos-kind bench bench-operator bench-large-job bench-training bench-training-kind
 .PHONY: bench-reading bench-gpu bench-recovery bench-recovery-kind chaos-training noisy-steps fidelity
@@ -78,17 +84,22 @@ help: ## Show this list
 
 install: $(INSTALLED) ## Make .venv with our packages and the development tools
 
-$(INSTALLED): spec/pyproject.toml operator/pyproject.toml workloads/pyproject.toml $(wildcard constraints/*)
+$(DEMO_INSTALLED): spec/pyproject.toml operator/pyproject.toml workloads/pyproject.toml $(wildcard constraints/*)
 	$(CHECK_PYTHON)
-	@echo "installing into $(VENV), 1 of 3: an environment of $$($(PYTHON) --version)"
+	@echo "installing into $(VENV), 1 of 4: an environment of $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
-	@echo "installing into $(VENV), 2 of 3: our packages, what they need, and the tools of the tests; 1.4 GB"
-	@$(BIN)/pip install --quiet $(CONSTRAINTS) -r constraints/development.in \
-		-e ./spec -e ./operator \
-		-e './workloads[export,heic,mxnet,hugging-face,kaggle,parquet,plot,s3]'
-	@echo "installing into $(VENV), 3 of 3: MXNet 1.9.1; 0.2 GB"
-	@$(VENV)/$(INSTALL_MXNET)
+	@echo "installing into $(VENV), 2 of 4: our packages and what they need; 0.5 GB"
+	$(BIN)/pip install $(CONSTRAINTS) -e ./spec -e ./operator -e './workloads[mxnet,plot]'
+	@echo "installing into $(VENV), 3 of 4: MXNet 1.9.1; 0.2 GB"
+	$(VENV)/$(INSTALL_MXNET)
+	$(IF_NO_LIBGOMP) $(BIN)/pip install $(CONSTRAINTS) scikit-learn
 	@$(BIN)/python images/link_libraries.py
+	@touch $@
+
+$(INSTALLED): $(DEMO_INSTALLED)
+	@echo "installing into $(VENV), 4 of 4: further libraries and the tools of the tests; 1.0 GB"
+	$(BIN)/pip install $(CONSTRAINTS) -r constraints/development.in \
+		-e './operator[dashboard]' -e './workloads[export,heic,mxnet,hugging-face,kaggle,parquet,plot,s3]'
 	@touch $@
 
 install-horovod: .venv-horovod/.installed ## Make .venv-horovod: Horovod for MXNet (compiles it; needs g++)
@@ -143,6 +154,30 @@ install-field: .venv-field/.installed ## Make .venv-field: the libraries that be
 		-r constraints/field.in
 	touch $@
 
+install-home: .venv-home/.installed ## Make .venv-home: the programs beside a job, such as an MLflow server (1.6 GB)
+
+.venv-home/.installed: spec/pyproject.toml operator/pyproject.toml workloads/pyproject.toml \
+		$(foreach name,operator.txt dashboard.txt workloads.txt numpy.txt export.txt development.txt \
+		home.in home.txt, \
+		constraints/$(name))
+	$(CHECK_PYTHON)
+	$(PYTHON) -m venv .venv-home
+	.venv-home/bin/pip install --quiet $(CONSTRAINTS) -c constraints/home.txt -r constraints/home.in \
+		-e ./spec -e './operator[dashboard]' -e './workloads[mxnet]'
+	.venv-home/$(INSTALL_MXNET)
+	.venv-home/bin/python images/link_libraries.py
+	touch $@
+
+install-docs: .venv-docs/.installed ## Make .venv-docs: what writes the site of docs/ (0.2 GB)
+
+# Of mermaidx only the file that draws diagrams in a browser is used.
+.venv-docs/.installed: constraints/docs.in constraints/docs.txt
+	$(CHECK_PYTHON)
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet -c constraints/docs.txt -r constraints/docs.in
+	.venv-docs/bin/pip install --quiet --no-deps -c constraints/docs.txt mermaidx
+	touch $@
+
 install-r: ## Check R and reticulate, make .venv and .venv-tensorflow, and say what to export
 	@Rscript -e 'stopifnot(requireNamespace("reticulate"), requireNamespace("jsonlite"))' \
 		>/dev/null 2>&1 || { echo "R or reticulate is missing; type:" \
@@ -152,8 +187,14 @@ install-r: ## Check R and reticulate, make .venv and .venv-tensorflow, and say w
 	@echo 'for TensorFlow: export RETICULATE_PYTHON=$(CURDIR)/.venv-tensorflow/bin/python'
 	@echo 'for MXNet: export RETICULATE_PYTHON=$(CURDIR)/.venv/bin/python'
 
-demo: $(INSTALLED) ## Train handwritten digits from a raw archive, with 2 workers on this machine
-	$(BIN)/python examples/demo.py
+demo: $(DEMO_INSTALLED) ## Train handwritten digits from a raw archive, with 2 workers on this machine
+	@$(BIN)/imagenetctl demo --workdir build/demo
+
+docs: .venv-docs/.installed ## Write docs/ as a site with a search to build/site
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
+docs-serve: .venv-docs/.installed ## Show the site on this machine, and again after each change
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs serve --livereload --strict --watch README.md --watch website
 
 test: $(INSTALLED) $(HELM) ## Run every test that needs no cluster
 	$(BIN)/pytest $(PYTEST_OPTIONS) $(SOME_COSTLY) -m 'not libturbojpeg' tests
@@ -182,7 +223,7 @@ format: $(INSTALLED) ## Rewrite the sources in the project's style
 	$(BIN)/ruff format .
 
 generate: $(INSTALLED) $(HELM) ## Write the CRD, pages of docs/, the chart's snapshot, the Dockerfiles
-	$(BIN)/python -m imagenet_operator.cli.generate
+	$(BIN)/python -m imagenet_operator.generate.files
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page
 	PYTHONPATH=tests $(BIN)/python -m support.pod_fields
 	$(BIN)/python images/dockerfiles.py
@@ -192,7 +233,7 @@ lock: $(TOOLS)/uv ## Write images/locked from constraints/: what the images inst
 	$(BIN)/python images/lock.py --uv $(TOOLS)/uv
 
 verify: $(INSTALLED) $(HELM) ## Fail if a generated file differs from its source; lint the chart
-	$(BIN)/python -m imagenet_operator.cli.generate --check
+	$(BIN)/python -m imagenet_operator.generate.files --check
 	PYTHONPATH=tests $(BIN)/python -m support.telemetry_page --check
 	PYTHONPATH=tests $(BIN)/python -m support.pod_fields --check
 	$(BIN)/python images/dockerfiles.py --check
@@ -240,10 +281,13 @@ test-strategies: $(INSTALLED) $(STRATEGY_ENVIRONMENTS) ## Run the tests of all s
 	.venv-pytorch/bin/pytest $(PYTEST_OPTIONS) $(SOME) tests/with_pytorch
 	$(BIN)/pytest $(PYTEST_OPTIONS) $(SOME) tests/strategies
 
+test-home: .venv-home/.installed .venv-docs/.installed ## Run the tests with MLflow, TensorBoard, a browser, Jupyter, and those of the site
+	.venv-home/bin/pytest $(PYTEST_OPTIONS) tests/home
+
 test-r: install-r ## Run the jobs of examples/r with R on this machine (needs R)
 	$(BIN)/pytest -n 0 tests/with_r
 
-test-kind: $(INSTALLED) $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker)
+test-kind: $(INSTALLED) .venv-home/.installed $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker)
 	$(BIN)/python tests/kind/run.py test $(if $(ONE_IN),-- $(SOME_COSTLY))
 
 test-kueue: $(INSTALLED) $(HELM) $(GO) ## Run the stories of queues on a kind cluster with Kueue (needs Docker)
