@@ -104,7 +104,9 @@ def test_the_bucket_has_the_model_the_curves_and_the_checkpoints(
 @pytest.mark.parametrize("kill_at", [1, 3, 6, 12, 17])
 def test_a_killed_upload_continues(kill_at: int, server: S3Server, results: Path) -> None:
     prefix = f"killed-{kill_at}"
-    kill_upload("remote_results.upload(source, folder)", kill_at, server, results / "attempts/r1", prefix)
+    kill_upload(
+        "remote_results.upload(source, folder)", kill_at, server, results / "attempts/r1", prefix
+    )
     before, expected = files(server, prefix), contents(results)
     assert len(before) == kill_at - 1
     assert LAST not in before

@@ -2,8 +2,6 @@
 
 import dataclasses
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from imagenet_workloads.records.remote import read_remote_image_list
 from support.older_datasets import make_older
 from support.pictures import collection, write_tar_of_tars
 from support.preparation import prepare
-from support.processes import DEADLINE_SECONDS
 from support.published import bucket_folder, files, kill_upload
 from support.s3_server import S3Server, serve_s3
 from support.tiny_dataset import write_dataset
