@@ -53,41 +53,43 @@ def repeated(levels: int) -> list[object]:
     return found
 
 
-SENTENCES: list[tuple[object, str]] = [
-    (b"hi", "is binary data (!!binary); write it as text in quotes"),
-    (datetime.date(2024, 1, 31), "is a time (!!timestamp); write it as text in quotes"),
-    (datetime.datetime(2024, 1, 31), "is a time (!!timestamp); write it as text in quotes"),
-    ({"a"}, "is a set (!!set); write a list"),
-    (("a", 1), "is a pair (!!omap or !!pairs); write an object"),
-    (object(), "is a Python object; write a JSON value"),
-    (float("nan"), "is not a finite number of at most 308 digits; write one"),
-    (float("-inf"), "is not a finite number of at most 308 digits; write one"),
-    (10**5000, "is not a finite number of at most 308 digits; write one"),
-    ("\ud800", "holds half of a character (a lone surrogate); write the whole one"),
-    ({b"a": 1}, "has a key that is not text; write it in quotes"),
-    ({None: 1}, "has a key that is not text; write it in quotes"),
-    ({float("nan"): 1}, "has a key that is not text; write it in quotes"),
-    ({"\ud800": 1}, "has a key that is not text; write it in quotes"),
-    (itself(), "[0]: contains itself; write the values without an alias"),
-    (nested(100), "is nested more than 100 deep; write fewer levels"),
+# A value, where below the field the problem is (None: at some depth), and its facts.
+FAULTS: list[tuple[object, str | None, tuple[str, ...]]] = [
+    (b"hi", "", ("is binary data (!!binary)", "write it as text", "in quotes")),
+    (datetime.date(2024, 1, 31), "", ("is a time (!!timestamp)", "as text", "in quotes")),
+    (datetime.datetime(2024, 1, 31), "", ("is a time (!!timestamp)", "as text", "in quotes")),
+    ({"a"}, "", ("is a set (!!set)", "write a list")),
+    (("a", 1), "", ("is a pair (!!omap or !!pairs)", "write an object")),
+    (object(), "", ("is a Python object", "write a JSON value")),
+    (float("nan"), "", ("is not a finite number", "at most 308 digits")),
+    (float("-inf"), "", ("is not a finite number", "at most 308 digits")),
+    (10**5000, "", ("is not a finite number", "at most 308 digits")),
+    ("\ud800", "", ("half of a character", "lone surrogate", "write the whole one")),
+    ({b"a": 1}, "", ("a key", "is not text", "in quotes")),
+    ({None: 1}, "", ("a key", "is not text", "in quotes")),
+    ({float("nan"): 1}, "", ("a key", "is not text", "in quotes")),
+    ({"\ud800": 1}, "", ("a key", "is not text", "in quotes")),
+    (itself(), "[0]", ("contains itself", "without an alias")),
+    (nested(100), None, ("nested more than 100 deep", "fewer levels")),
 ]
 
 
-@pytest.mark.parametrize(("value", "sentence"), SENTENCES, ids=lambda item: type(item).__name__)
+@pytest.mark.parametrize(
+    ("value", "below", "facts"), FAULTS, ids=[type(value).__name__ for value, _, _ in FAULTS]
+)
 @pytest.mark.parametrize(
     "path", [TEMPLATE, "spec.training.epochs", "metadata", "status", "kind", "unknown"]
 )
 def test_what_no_json_has_is_one_problem_with_its_field(
-    path: str, value: object, sentence: str
+    path: str, value: object, below: str | None, facts: tuple[str, ...]
 ) -> None:
     (problem,) = files.problems(changed(path, value))
 
-    if "nested" in sentence:
+    if below is None:
         assert problem.path.startswith(path)
     else:
-        path += "[0]" if sentence.startswith("[0]") else ""
-        assert problem.path == path
-    assert str(problem) == f"{problem.path}: {sentence.removeprefix('[0]: ')}"
+        assert problem.path == f"{path}{below}"
+    assert_says(str(problem), f"{problem.path}: ", *facts)
     assert problem.stage == "document"
 
 
