@@ -16,6 +16,7 @@ from imagenet_spec.resource.templates.pod_validation import (
 from imagenet_spec.validate import validate
 from support import job_table
 from support.pod_subset import REPOSITORY
+from support.sentences import assert_says
 
 PATH = "spec.training.workers.template"
 MERGES = REPOSITORY / "tests" / "imagenet_spec" / "resource" / "templates"
@@ -42,109 +43,112 @@ def sentences(template: Any) -> list[str]:
     return [str(problem) for problem in wrong_types(template, "t")]
 
 
-REFUSED = [
+REFUSED: list[tuple[Any, str, tuple[str, ...]]] = [
     (
         main(env=[{"name": "A", "value": "1"}, {"name": "N", "value": 1}]),
-        't.spec.containers[0].env[1].value: must be text, not 1; write "1" in quotes',
+        "t.spec.containers[0].env[1].value",
+        ("text", "not 1", '"1" in quotes'),
     ),
     (
         main(env=[{"name": "N", "value": 0.5}]),
-        't.spec.containers[0].env[0].value: must be text, not 0.5; write "0.5" in quotes',
+        "t.spec.containers[0].env[0].value",
+        ("text", "not 0.5", '"0.5" in quotes'),
     ),
     (
         main(env=[{"name": True}]),
-        't.spec.containers[0].env[0].name: must be text, not true; write "true" in quotes',
+        "t.spec.containers[0].env[0].name",
+        ("text", "not true", '"true" in quotes'),
     ),
     (
         main(env=[{"name": "N", "value": ["a"]}]),
-        "t.spec.containers[0].env[0].value: must be text, not a list; write text",
+        "t.spec.containers[0].env[0].value",
+        ("text", "not a list", "write text"),
     ),
     (
         main(env=["N=1"]),
-        't.spec.containers[0].env[0]: must be an object, not "N=1"; write an object, such as '
-        "NAME: VALUE",
+        "t.spec.containers[0].env[0]",
+        ("an object", 'not "N=1"', "write an object", "NAME: VALUE"),
     ),
     (
         main(env={"N": "1"}),
-        "t.spec.containers[0].env: must be a list, not an object; write a list, a dash before each "
-        "item",
+        "t.spec.containers[0].env",
+        ("a list", "not an object", "write a list", "a dash before each item"),
     ),
-    (
-        pod(nodeSelector={"gpu": True}),
-        't.spec.nodeSelector.gpu: must be text, not true; write "true" in quotes',
-    ),
+    (pod(nodeSelector={"gpu": True}), "t.spec.nodeSelector.gpu", ("text", '"true" in quotes')),
     (
         pod(nodeSelector={"example.com/gpu": 1}),
-        't.spec.nodeSelector[example.com/gpu]: must be text, not 1; write "1" in quotes',
+        "t.spec.nodeSelector[example.com/gpu]",
+        ("text", "not 1", '"1" in quotes'),
     ),
     (
         {"metadata": {"annotations": {"a.example/b": False}}},
-        't.metadata.annotations[a.example/b]: must be text, not false; write "false" in quotes',
+        "t.metadata.annotations[a.example/b]",
+        ("text", "not false", '"false" in quotes'),
     ),
-    (
-        {"metadata": {"labels": {"team": 7}}},
-        't.metadata.labels.team: must be text, not 7; write "7" in quotes',
-    ),
+    ({"metadata": {"labels": {"team": 7}}}, "t.metadata.labels.team", ("text", '"7" in quotes')),
     (
         pod(tolerations="x"),
-        't.spec.tolerations: must be a list, not "x"; write a list, a dash before each item',
+        "t.spec.tolerations",
+        ("a list", 'not "x"', "write a list", "a dash before each item"),
     ),
     (
         pod(tolerations=[{"tolerationSeconds": "60"}]),
-        't.spec.tolerations[0].tolerationSeconds: must be an integer, not "60"; write 60 without '
-        "quotes",
+        "t.spec.tolerations[0].tolerationSeconds",
+        ("an integer", 'not "60"', "60 without quotes"),
     ),
     (
         pod(terminationGracePeriodSeconds=1.5),
-        "t.spec.terminationGracePeriodSeconds: must be an integer, not 1.5; write an integer",
+        "t.spec.terminationGracePeriodSeconds",
+        ("an integer", "not 1.5", "write an integer"),
     ),
     (
         pod(hostNetwork="False"),
-        't.spec.hostNetwork: must be true or false, not "False"; write false without quotes',
+        "t.spec.hostNetwork",
+        ("true or false", 'not "False"', "false without quotes"),
     ),
     (
         pod(automountServiceAccountToken=0),
-        "t.spec.automountServiceAccountToken: must be true or false, not 0; write true or false",
+        "t.spec.automountServiceAccountToken",
+        ("true or false", "not 0", "write true or false"),
     ),
     (
         main(command="python train.py"),
-        't.spec.containers[0].command: must be a list, not "python train.py"; write '
-        '["python train.py"]',
+        "t.spec.containers[0].command",
+        ("a list", 'not "python train.py"', 'write ["python train.py"]'),
     ),
     (
         main(resources={"limits": {"memory": "16 GB"}}),
-        't.spec.containers[0].resources.limits.memory: must be a quantity, not "16 GB"; write one '
-        "such as 16Gi, 500m or 2",
+        "t.spec.containers[0].resources.limits.memory",
+        ("a quantity", 'not "16 GB"', "such as 16Gi, 500m or 2"),
     ),
     (
         pod(volumes=[{"name": "v", "emptyDir": {"sizeLimit": True}}]),
-        "t.spec.volumes[0].emptyDir.sizeLimit: must be a quantity, not true; write one such as "
-        "16Gi, 500m or 2",
+        "t.spec.volumes[0].emptyDir.sizeLimit",
+        ("a quantity", "not true", "such as 16Gi, 500m or 2"),
     ),
     (
         main(livenessProbe={"httpGet": {"port": 1.5}}),
-        "t.spec.containers[0].livenessProbe.httpGet.port: must be a number or a name, not 1.5; "
-        "write the port's number, or its name",
+        "t.spec.containers[0].livenessProbe.httpGet.port",
+        ("a number or a name", "not 1.5", "the port's number", "or its name"),
     ),
-    (pod(affinity={"nodeAffinity": 3}), "t.spec.affinity.nodeAffinity: must be an object, not 3;"),
-    ({"spec": 3}, "t.spec: must be an object, not 3; write an object, such as NAME: VALUE"),
-    (
-        pod(hostname={"a": 1}),
-        "t.spec.hostname: must be text, not an object; write text",
-    ),
+    (pod(affinity={"nodeAffinity": 3}), "t.spec.affinity.nodeAffinity", ("an object", "not 3")),
+    ({"spec": 3}, "t.spec", ("an object", "not 3", "write an object", "NAME: VALUE")),
+    (pod(hostname={"a": 1}), "t.spec.hostname", ("text", "not an object", "write text")),
     (
         pod(nodeSelector="x" * 70),
-        f't.spec.nodeSelector: must be an object, not "{"x" * 56}…; write an object',
+        "t.spec.nodeSelector",
+        ("an object", f'not "{"x" * 56}…;', "write an object"),
     ),
 ]
 
 
-@pytest.mark.parametrize(("template", "sentence"), REFUSED)
+@pytest.mark.parametrize(("template", "path", "facts"), REFUSED)
 def test_what_an_api_server_cannot_read_is_told_with_its_place(
-    template: dict[str, Any], sentence: str
+    template: dict[str, Any], path: str, facts: tuple[str, ...]
 ) -> None:
-    (found,) = sentences(template)
-    assert found.startswith(sentence)
+    (problem,) = wrong_types(template, "t")
+    assert problem.path == path
+    assert_says(str(problem), path, "must be", *facts)
 
 
 def test_every_wrong_type_is_told_at_once() -> None:

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from support.worker_templates import APPARMOR, Manifest, pod, sentences
+from imagenet_spec.validate import validate
+from support.sentences import assert_says
+from support.worker_templates import APPARMOR, WORKERS, Manifest, document, pod
 
-FLOOR = "cannot be overridden: the operator's security floor"
-REMOVES = "cannot be overridden: it would remove fields that the operator sets; remove it"
+FLOOR = ("cannot be overridden", "the operator's security floor")
+REMOVES = ("cannot be overridden", "would remove", "fields that the operator sets", "remove it")
 VOLUMES = (
-    "use a claim, or one of configMap, csi, downwardAPI, emptyDir, ephemeral, image, "
-    "persistentVolumeClaim, projected, secret"
+    "one of configMap, csi, downwardAPI, emptyDir, ephemeral, image, persistentVolumeClaim, "
+    "projected, secret"
 )
 SYSCTLS = (
     "kernel.shm_rmid_forced, net.ipv4.ip_local_port_range, net.ipv4.ip_local_reserved_ports, "
@@ -40,107 +42,127 @@ def of_main(**fields: Any) -> Manifest:
     return main(securityContext=fields)
 
 
-SENTENCES = [
+REFUSED: list[tuple[Manifest, str, tuple[str, ...]]] = [
     (
         pod(automountServiceAccountToken=True),
-        f"spec.automountServiceAccountToken: {FLOOR} mounts no token; remove it, or write false",
+        "spec.automountServiceAccountToken",
+        (*FLOOR, "no token", "remove it", "or write false"),
     ),
     (
         pod(volumes=[{"name": "t", "projected": {"sources": [{"serviceAccountToken": {}}]}}]),
-        f"spec.volumes[0].projected.sources[0].serviceAccountToken: {FLOOR} mounts no token; "
-        "remove it",
+        "spec.volumes[0].projected.sources[0].serviceAccountToken",
+        (*FLOOR, "no token", "remove it"),
     ),
     (
         of_main(readOnlyRootFilesystem=False),
-        "spec.containers[0].securityContext.readOnlyRootFilesystem: "
-        f"{FLOOR} makes the root file system read-only; remove it, or write true",
+        "spec.containers[0].securityContext.readOnlyRootFilesystem",
+        (*FLOOR, "root file system read-only", "remove it", "or write true"),
     ),
     (
         pod(shareProcessNamespace=True),
-        f"spec.shareProcessNamespace: {FLOOR} keeps the containers' processes apart; remove it, "
-        "or write false",
+        "spec.shareProcessNamespace",
+        (*FLOOR, "processes apart", "remove it", "or write false"),
     ),
-    (pod(hostPID=True), f"spec.hostPID: {FLOOR}; remove it, or write false"),
+    (pod(hostPID=True), "spec.hostPID", (*FLOOR, "remove it", "or write false")),
     (
         pod(os={"name": "windows"}),
-        f'spec.os: {FLOOR} is one of Linux; remove it, or write {{"name": "linux"}}',
+        "spec.os",
+        (*FLOOR, "Linux", "remove it", 'or write {"name": "linux"}'),
     ),
     (
         context(windowsOptions={"hostProcess": True}),
-        f"spec.securityContext.windowsOptions: {FLOOR} is one of Linux; remove it",
+        "spec.securityContext.windowsOptions",
+        (*FLOOR, "Linux", "remove it"),
     ),
     (
         context(appArmorProfile={"type": "Unconfined"}),
-        f"spec.securityContext.appArmorProfile: {FLOOR}; write {{type: RuntimeDefault}}",
+        "spec.securityContext.appArmorProfile",
+        (*FLOOR, "write {type: RuntimeDefault}"),
     ),
     (
         {"metadata": {"annotations": {APPARMOR: "unconfined"}}},
-        f"metadata.annotations[{APPARMOR}]: {FLOOR}; remove it, or write runtime/default",
+        f"metadata.annotations[{APPARMOR}]",
+        (*FLOOR, "remove it", "or write runtime/default"),
     ),
     (
         of_main(seccompProfile={"type": "RuntimeDefault", "$patch": "delete"}),
-        f"spec.containers[0].securityContext.seccompProfile.$patch: {REMOVES}",
+        "spec.containers[0].securityContext.seccompProfile.$patch",
+        REMOVES,
     ),
     (
         context(seccompProfile={"type": "RuntimeDefault", "$retainKeys": ["type"]}),
-        f"spec.securityContext.seccompProfile.$retainKeys: {REMOVES}",
+        "spec.securityContext.seccompProfile.$retainKeys",
+        REMOVES,
     ),
     (
         of_main(capabilities={"drop": ["ALL"], "$patch": "replace"}),
-        f"spec.containers[0].securityContext.capabilities.$patch: {REMOVES}",
+        "spec.containers[0].securityContext.capabilities.$patch",
+        REMOVES,
     ),
     (
         of_main(capabilities={"add": ["SYS_ADMIN"]}),
-        f"spec.containers[0].securityContext.capabilities.add: {FLOOR}; remove it, or write "
-        "[NET_BIND_SERVICE]",
+        "spec.containers[0].securityContext.capabilities.add",
+        (*FLOOR, "remove it", "or write [NET_BIND_SERVICE]"),
     ),
     (
         of_main(seLinuxOptions={"type": "spc_t"}),
-        f"spec.containers[0].securityContext.seLinuxOptions.type: {FLOOR}; remove it, or write "
-        f"one of {SELINUX}",
+        "spec.containers[0].securityContext.seLinuxOptions.type",
+        (*FLOOR, "remove it", "or write", SELINUX),
     ),
     (
         context(seLinuxOptions={"role": "system_r"}),
-        f"spec.securityContext.seLinuxOptions.role: {FLOOR}; remove it",
+        "spec.securityContext.seLinuxOptions.role",
+        (*FLOOR, "remove it"),
     ),
     (
         context(sysctls=[{"name": "kernel.msgmax", "value": "65536"}]),
-        f"spec.securityContext.sysctls[0].name: {FLOOR}; remove it, or write one of {SYSCTLS}",
+        "spec.securityContext.sysctls[0].name",
+        (*FLOOR, "remove it", "or write", SYSCTLS),
     ),
     (
         context(supplementalGroups=[2000, 0]),
-        f"spec.securityContext.supplementalGroups[1]: {FLOOR}; write a number above 0",
+        "spec.securityContext.supplementalGroups[1]",
+        (*FLOOR, "write a number above 0"),
     ),
     (
         of_main(runAsGroup=0),
-        f"spec.containers[0].securityContext.runAsGroup: {FLOOR}; write a number above 0",
+        "spec.containers[0].securityContext.runAsGroup",
+        (*FLOOR, "write a number above 0"),
     ),
     (
         pod(volumes=[{"name": "cache", "nfs": {"server": "a", "path": "/"}}]),
-        f"spec.volumes[0].nfs: {FLOOR}; {VOLUMES}",
+        "spec.volumes[0].nfs",
+        (*FLOOR, "a claim", VOLUMES),
     ),
     (
         main(livenessProbe={"httpGet": {"port": 80, "host": "169.254.169.254"}}),
-        f"spec.containers[0].livenessProbe.httpGet.host: {FLOOR} allows probes only of the "
-        "pod; remove it; a Host header belongs in httpHeaders",
+        "spec.containers[0].livenessProbe.httpGet.host",
+        (*FLOOR, "probes only of the pod", "remove it", "Host", "httpHeaders"),
     ),
     (
         pod(ephemeralContainers=[{"name": "debug", "image": "busybox"}]),
-        "spec.ephemeralContainers: cannot be given: Kubernetes adds them only to an existing "
-        "pod; write them to containers or initContainers, or use kubectl debug",
+        "spec.ephemeralContainers",
+        (
+            "cannot be given",
+            "only to an existing pod",
+            "containers or initContainers",
+            "or use kubectl debug",
+        ),
     ),
     (
         main(restartPolicy="Always"),
-        "spec.containers[0].restartPolicy: cannot be overridden: the operator restarts whole "
-        "attempts; remove it",
+        "spec.containers[0].restartPolicy",
+        ("cannot be overridden", "restarts whole attempts", "remove it"),
     ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("template", "sentence"), SENTENCES, ids=[text.split(": ")[0] for _, text in SENTENCES]
+    ("template", "path", "facts"), REFUSED, ids=[path for _, path, _ in REFUSED]
 )
 def test_what_lowers_the_floor_is_refused_with_its_place_and_a_remedy(
-    template: Manifest, sentence: str
+    template: Manifest, path: str, facts: tuple[str, ...]
 ) -> None:
-    assert sentences(template) == [sentence]
+    (problem,) = validate(document(template))
+    assert problem.path == f"{WORKERS}.{path}"
+    assert_says(str(problem), f"{path}: ", *facts)
