@@ -244,7 +244,7 @@ def test_a_folder_is_all_its_images(
     assert f"imagenet-predict: error: {photos}/b/0.jpg: is no image" in captured.err
     assert predict.main(["--model", str(attempt), str(photos / "b" / ".cache" / "..")]) == 1
     assert predict.main(["--model", str(attempt), str(attempt)]) == 3
-    assert f"{attempt}: has no file with the name of an image" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, f"{attempt}: ", "no file", "name of an image")
 
 
 @pytest.mark.parametrize(
@@ -479,11 +479,10 @@ def test_all_images_that_are_none_are_named_in_one_go(
     arguments = ["--model", str(attempt), "--output", output, *map(str, images)]
     assert predict.main(arguments) == 3
     captured = capsys.readouterr()
-    assert captured.err.endswith(
-        "imagenet-predict: error: 2 of 3 images cannot be classified\n"
-        f"  {images[0]}: cannot be read: No such file or directory\n"
-        f"  {images[2]}: is no image that OpenCV can read\n"
-    )
+    summary, *causes = captured.err.splitlines()[-3:]
+    assert_says(summary, "imagenet-predict: error: ", "2 of 3 images")
+    assert_says(causes[0], f"{images[0]}: ", "No such file")
+    assert_says(causes[1], f"{images[2]}: ", "is no image")
     if output == "json":
         (document,) = json.loads(captured.out)
         assert document["image"] == str(good)

@@ -10,6 +10,7 @@ from imagenet_workloads.dataset import Dataset, Packing, Split, WriterVersion
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.train.command_line import parse
+from support.sentences import says
 
 MEAN, STD = (120.0, 110.0, 100.0), (60.0, 61.0, 62.0)
 SMALL, COPIED = Packing(36, 90, "planes"), Packing(None, 95, "opencv")
@@ -77,7 +78,7 @@ def test_a_step_that_is_not_done_here_is_refused(
 def test_pixels_cannot_be_divided_by_a_std_of_0() -> None:
     none = Split(0, ())
     dataset = Dataset("k", WriterVersion("2", "opencv"), {}, ("a",), none, none, MEAN, (1, 0, 1))
-    with pytest.raises(InputError, match=r"dataset k: its std is 0 for green, .* --rgb-std 1,1,1"):
+    with pytest.raises(InputError, match=says("dataset k", "std is 0", "green", "--rgb-std 1,1,1")):
         choose_inputs(parse([], {}), dataset)
     assert choose_inputs(parse(["--rgb-std", "2,2,2"], {}), dataset).std == (2, 2, 2)
 

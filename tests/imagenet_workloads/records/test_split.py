@@ -104,9 +104,9 @@ def test_a_record_with_several_labels_has_the_first() -> None:
 def test_a_label_that_is_no_whole_number_is_damage(label: float, several: bool) -> None:
     header = struct.pack("<IfQQ", several, 0 if several else label, 7, 0)
     record = b"".join(recordio.encode(header + struct.pack("<f", label) * several, b"image"))
-    with pytest.raises(ValueError, match=r"its label is (inf|nan|1\.5), and no whole number"):
+    with pytest.raises(ValueError, match=says(f"label is {label}", "no whole number")):
         recordio.parse(record)
-    with pytest.raises(ValueError, match=r"its label is (inf|nan|1\.5), and no whole number"):
+    with pytest.raises(ValueError, match=says(f"label is {label}", "no whole number")):
         recordio.read_label(lambda start, size: record[start : start + size], len(record))
 
 
@@ -198,7 +198,7 @@ def test_an_index_of_another_file_is_refused(format: str, tmp_path: Path) -> Non
     with pytest.raises(InputError, match=r"has 23 records, not 24"):
         open_split(split, format, tmp_path)
     index.write_text("".join(lines[:-1]) + "23\tfar\n")
-    with pytest.raises(InputError, match=r"train-00000.idx is not KEY<TAB>OFFSET in each line"):
+    with pytest.raises(InputError, match=says("train-00000.idx", "not KEY<TAB>OFFSET")):
         open_split(split, format, tmp_path)
     index.write_text("".join(lines) + "24\t999999\n")
     with pytest.raises(InputError, match=r"its index is of another file"):

@@ -71,7 +71,7 @@ def test_any_changed_byte_is_noticed(payloads: list[bytes], data: st.DataObject)
     content = bytearray(file_of(payloads))
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     block = data.draw(st.integers(1, len(content)))
-    with pytest.raises(ValueError, match=r"the checksum of a record's (length|data) is wrong"):
+    with pytest.raises(ValueError, match=r"checksum of .* (length|data) is wrong"):
         count_records(iter(in_blocks(bytes(content), block)))
 
 

@@ -147,8 +147,9 @@ def test_a_restart_is_marked_in_every_panel(job: Path) -> None:
 def test_the_title_says_what_it_is_and_the_line_below_what_came_out(job: Path) -> None:
     figure = draw_training(read_runs(attempt_folders(job)), "digits: loss by epoch")
     assert figure.get_suptitle() == "digits: loss by epoch"
-    assert figure.axes[0].get_title(loc="left") == (
-        "2 epochs in 43 s, 2 attempts, best validation top-1 87.50% at epoch 2"
+    outcome = figure.axes[0].get_title(loc="left")
+    assert_says(
+        outcome, "2 epochs in 43 s", "2 attempts", "best validation top-1 87.50%", "epoch 2"
     )
 
 
@@ -245,8 +246,8 @@ def test_folders_without_a_training_are_errors(
     assert command.main([str(tmp_path)]) == 3
     assert command.main([str(write(tmp_path / "r0", []))]) == 3
     missing, empty = capsys.readouterr().err.splitlines()
-    assert "has no metrics.jsonl; give the folder of an attempt" in missing
-    assert "nothing to plot: no training has started in" in empty
+    assert_says(missing, f"{tmp_path}", "no metrics.jsonl", "folder of an attempt")
+    assert_says(empty, "no training has started", "r0")
 
 
 def test_the_command_writes_a_png_beside_the_last_attempt(

@@ -19,6 +19,7 @@ from imagenet_spec.events import (
     Validated,
 )
 from imagenet_workloads.tracking.history import History, to_send
+from support.sentences import assert_says
 
 IMAGES, BATCHES = 100, 10
 
@@ -112,7 +113,7 @@ def test_a_restart_drops_the_steps_that_are_lost_and_is_a_mark() -> None:
     assert steps(found) == [30, 50]
     (restart,) = found.restarts
     assert (restart.number, restart.step) == (1, 40)
-    assert restart.text == "attempt 1 resumes from epoch at epoch 1 batch 4 with 2 workers"
+    assert_says(restart.text, "attempt 1 resumes", "epoch 1 batch 4", "2 workers")
     assert {p.value for p in found.points if p.series == "restarts" and p.step > 40} == {1.0}
 
 

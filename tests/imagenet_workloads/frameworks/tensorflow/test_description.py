@@ -7,6 +7,7 @@ from imagenet_workloads.commands.train import parse
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks import FRAMEWORKS
 from imagenet_workloads.train.description import refuse_lacking
+from support.sentences import says
 
 
 def of_tensorflow(arguments: list[str]) -> Options:
@@ -48,5 +49,7 @@ def test_what_only_tensorflow_lacks_is_named_with_both_others(arguments: list[st
 
 
 def test_all_of_them_are_named_at_once() -> None:
-    with pytest.raises(InputError, match="--max-random-h, --max-random-shear-ratio: only MXNet"):
+    with pytest.raises(
+        InputError, match=says("--max-random-h, --max-random-shear-ratio", "only MXNet")
+    ):
         refuse(of_tensorflow(["--max-random-h", "1", "--max-random-shear-ratio", "0.1"]))
