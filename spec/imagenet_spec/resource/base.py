@@ -110,20 +110,17 @@ class OneOf(Model):
         """Add the rule of a union, from its fields."""
         super().__pydantic_init_subclass__(**kwargs)
         names = cls.kinds()
-        cls.rules = (*cls.rules, _exactly_one(names))
+        listing = ", ".join(names)
 
+        def explain(union: OneOf) -> tuple[str, str]:
+            given = list(union.given)
+            if not given:
+                return "no kind is given", f"write one of {listing}"
+            return f"{' and '.join(given)} are given together", f"keep one of {', '.join(given)}"
 
-def _exactly_one(names: tuple[str, ...]) -> Rule:
-    listing = ", ".join(names)
-
-    def explain(union: OneOf) -> tuple[str, str]:
-        given = list(union.given)
-        if not given:
-            return "no kind is given", f"write one of {listing}"
-        return f"{' and '.join(given)} are given together", f"keep one of {', '.join(given)}"
-
-    return Rule(
-        cel=f"[{', '.join(f'has(self.{name})' for name in names)}].exists_one(given, given)",
-        message=f"exactly one of {listing} must be given",
-        explain=explain,
-    )
+        exactly_one = Rule(
+            cel=f"[{', '.join(f'has(self.{name})' for name in names)}].exists_one(given, given)",
+            message=f"exactly one of {listing} must be given",
+            explain=explain,
+        )
+        cls.rules = (*cls.rules, exactly_one)

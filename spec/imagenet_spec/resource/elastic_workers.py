@@ -74,22 +74,20 @@ def worker_counts(training: Any) -> tuple[int, ...]:
     Args:
         training: `spec.training`.
     """
-    found = _counts_within(training) if is_elastic(training) else ()
-    return found or (training.workers.replicas,)
+    workers = training.workers
+    if not is_elastic(training):
+        return (workers.replicas,)
+    counts = tuple(
+        number
+        for number in _dividing(training)
+        if workers.min_replicas <= number <= workers.replicas
+    )
+    return counts or (workers.replicas,)
 
 
 def _dividing(training: Any) -> tuple[int, ...]:
     devices = training.strategy.devices(training.workers.gpus)
     return tuple(number for number in DIVISORS if training.batch_size % (number * devices) == 0)
-
-
-def _counts_within(training: Any) -> tuple[int, ...]:
-    workers = training.workers
-    return tuple(
-        number
-        for number in _dividing(training)
-        if workers.min_replicas <= number <= workers.replicas
-    )
 
 
 def _explain_counts(training: Any) -> tuple[str, str]:

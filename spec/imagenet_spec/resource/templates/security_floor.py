@@ -140,7 +140,13 @@ def _security(parent: Mapping[str, Any], path: str) -> Iterator[Problem]:
             yield conflict(f"{path}.{field}", _FLOOR, "write {type: RuntimeDefault}")
     if "capabilities" in context:
         yield from _capabilities(context["capabilities"], f"{path}.capabilities")
-    yield from _selinux(_within(context, "seLinuxOptions"), f"{path}.seLinuxOptions")
+    selinux = _within(context, "seLinuxOptions")
+    if selinux.get("type") not in (None, "", *_SELINUX_TYPES):
+        remedy = f"remove it, or write one of {_any(_SELINUX_TYPES)}"
+        yield conflict(f"{path}.seLinuxOptions.type", _FLOOR, remedy)
+    for field in ("user", "role"):
+        if selinux.get(field):
+            yield conflict(f"{path}.seLinuxOptions.{field}", _FLOOR)
     for name, place, _ in items(context, "sysctls", path):
         if name not in _SYSCTLS:
             yield conflict(f"{place}.name", _FLOOR, f"remove it, or write one of {_any(_SYSCTLS)}")
@@ -177,15 +183,6 @@ def _capabilities(capabilities: Any, path: str) -> Iterator[Problem]:
         yield conflict(f"{path}.add", _FLOOR, f"remove it, or write [{_any(_CAPABILITIES)}]")
     if "drop" in capabilities and "ALL" not in listed(capabilities["drop"]):
         yield conflict(f"{path}.drop", _FLOOR, "remove it, or write [ALL]")
-
-
-def _selinux(options: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    if options.get("type") not in (None, "", *_SELINUX_TYPES):
-        remedy = f"remove it, or write one of {_any(_SELINUX_TYPES)}"
-        yield conflict(f"{path}.type", _FLOOR, remedy)
-    for field in ("user", "role"):
-        if options.get(field):
-            yield conflict(f"{path}.{field}", _FLOOR)
 
 
 def _within(value: Any, *names: str) -> dict[str, Any]:
