@@ -58,7 +58,18 @@ class Synchronous:
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
         """Broadcast rank 0's values to every device, and keep the optimizer on the worker."""
         self._replicas = replicas
-        self._broadcast_weights(replicas)
+        weights = [
+            pair
+            for name in replicas.weight_names
+            for pair in zip(replicas.weights(name), replicas.gradients(name), strict=True)
+        ]
+        # Under the keys of the gradients: servers would keep further keys until they end.
+        for weight, gradient in weights:
+            weight.copyto(gradient)
+        self._server.broadcast(gradients_by_key(replicas))
+        for weight, gradient in weights:
+            gradient.copyto(weight)
+        replicas.clear_gradients()
         self._server.broadcast_statistics(replicas)
         self._updater = LocalUpdater(optimizer, replicas)
         self._server.reserve(_FLAGS, len(Flags().numbers()))
@@ -70,23 +81,6 @@ class Synchronous:
             # Only rank 0 sends the setting. A server takes earlier gradients for uncompressed
             # ones.
             self._server.wait_for_all()
-
-    def _broadcast_weights(self, replicas: Replicas) -> None:
-        """Broadcast rank 0's weights to every device under the keys of the gradients.
-
-        Servers would keep further keys until they end.
-        """
-        pairs = [
-            pair
-            for name in replicas.weight_names
-            for pair in zip(replicas.weights(name), replicas.gradients(name), strict=True)
-        ]
-        for weight, gradient in pairs:
-            weight.copyto(gradient)
-        self._server.broadcast(gradients_by_key(replicas))
-        for weight, gradient in pairs:
-            gradient.copyto(weight)
-        replicas.clear_gradients()
 
     def update(self, flags: Flags) -> Flags:
         """Sum the gradients and update the weights; return the flags of all workers."""
