@@ -14,7 +14,7 @@ from imagenet_spec.names import IMAGENET_CPUS
 from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_spec.resource import ImageNetJob, worker_memory
 from imagenet_workloads.commands import train
-from imagenet_workloads.data import batches, order, ordered_data, windows
+from imagenet_workloads.data import batches, order, ordered_data
 from imagenet_workloads.data.batches import ImageBatch
 from imagenet_workloads.data.inputs import Inputs
 from imagenet_workloads.data.layouts import Normalized
@@ -199,8 +199,6 @@ def test_decoders_are_as_many_as_the_figure_counts(
 def test_the_declarations_are_equal() -> None:
     ours = worker_memory
     assert (ours.TRAINING_SLOTS, ours.VALIDATION_SLOTS) == (batches.SLOTS, batches.VALIDATION_SLOTS)
-    assert (ours.LANES, ours.SHORTEST_LANE) == (order.LANES, order.SHORTEST_LANE)
-    assert (ours.WINDOW, ours.READ_BYTES) == (order.WINDOW, windows.READ_BYTES)
 
 
 def test_a_gpu_that_normalizes_gets_bytes() -> None:

@@ -10,18 +10,13 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
+from imagenet_spec.order import DIVISORS, LANES
 from imagenet_spec.resource.base import DefaultWhenRead, Model, Unit
 from imagenet_spec.resource.capabilities import IN_ORDER_CEL
 from imagenet_spec.resource.fields import Seconds
 from imagenet_spec.resource.strategies import DEVICES_CEL
 from imagenet_spec.rules import Rule
 from imagenet_spec.strategies import STRATEGIES
-
-LANES = 840
-"""The lanes of the order of a dataset, except for small ones."""
-
-DIVISORS = tuple(number for number in range(1, LANES + 1) if LANES % number == 0)
-"""The numbers of workers that divide the lanes."""
 
 CHANGES_MAXIMUM = 60
 """The largest `maxChangesPerHour`; a status has one time for each change."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagenet_spec.errors import Problem
 from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.order import LANES, READ_BYTES, WINDOW, count_lanes
 from imagenet_spec.resource import elastic_workers, extra_arguments, quantities
 from imagenet_spec.resource.capabilities import reads_in_order
 from imagenet_spec.resource.frameworks import family_of
@@ -33,10 +34,6 @@ VALIDATION_SLOTS: Final = 3
 DECODER: Final = 45 * 10**6
 """Bytes of a program that decodes."""
 
-LANES: Final = 840
-SHORTEST_LANE: Final = 32
-WINDOW: Final = 16
-READ_BYTES: Final = 1 << 20
 FEWEST_CORES: Final = 3
 """On fewer, threads decode unless `--decoding processes` says otherwise."""
 
@@ -201,8 +198,7 @@ def _read_ahead(processes: int, record: int, images: int | None) -> int:
     A read of each lane ends with the window in which it exceeds READ_BYTES: on average in its
     middle. No more is read than the process's share of the images.
     """
-    divisors = (lanes for lanes in range(LANES, 0, -1) if LANES % lanes == 0)
-    lanes = next((one for one in divisors if images is None or images // one >= SHORTEST_LANE), 1)
+    lanes = LANES if images is None else count_lanes(images)
     ahead = lanes // math.gcd(lanes, processes) * (READ_BYTES + WINDOW * record // 2)
     return ahead if images is None else min(ahead, -(-images // processes) * record)
 

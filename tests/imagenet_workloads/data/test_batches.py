@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imagenet_spec.order import LANES
 from imagenet_spec.program.train import PROCESSES, THREADS, AugmentationOptions
 from imagenet_workloads.data.augmentation import Recipe
 from imagenet_workloads.data.batches import (
@@ -26,7 +27,7 @@ from imagenet_workloads.data.batches import (
     WorkerShare,
 )
 from imagenet_workloads.data.decoder import Task
-from imagenet_workloads.data.order import LANES, Order, worker_positions
+from imagenet_workloads.data.order import Order, worker_positions
 from imagenet_workloads.data.windows import (
     READERS,
     DroppedError,

@@ -26,12 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Divisible by 1 to 8, 10, 12, 14 and 15, which are the numbers of workers with lanes of their own.
-LANES = 840
-# Records of a window: 1.5 MiB of ImageNet at 480 pixels.
-WINDOW = 16
-# With shorter lanes, the images of a batch would be nearly the same in every epoch.
-SHORTEST_LANE = 32
+from imagenet_spec.order import WINDOW, count_lanes
 
 Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -54,16 +49,6 @@ def stream(state: Hashes | np.uint64, index: Hashes | np.uint64) -> Hashes:
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(31)
     return mixed
-
-
-def count_lanes(records: int) -> int:
-    """Return the largest divisor of LANES that leaves every lane SHORTEST_LANE records, or 1.
-
-    >>> [count_lanes(records) for records in (10, 100, 1347, 26_880, 14_000_000)]
-    [1, 3, 42, 840, 840]
-    """
-    divisors = (lanes for lanes in range(LANES, 0, -1) if LANES % lanes == 0)
-    return next((lanes for lanes in divisors if records // lanes >= SHORTEST_LANE), 1)
 
 
 def worker_positions(first: int, end: int, worker: int, workers: int) -> Integers:

@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from imagenet_spec.order import READ_BYTES, WINDOW
 from imagenet_workloads.data.memory import Arena
-from imagenet_workloads.data.order import WINDOW, Integers, Order
+from imagenet_workloads.data.order import Integers, Order
 from imagenet_workloads.records.split import Records
 
 # Reads at a time; they wait for the disk and need no core.
 READERS = 8
-READ_BYTES = 1 << 20
 
 
 class DroppedError(Exception):
