@@ -17,6 +17,7 @@ from imagenet_workloads.rendezvous.horovod import HorovodRendezvous
 from imagenet_workloads.rendezvous.none import NoRendezvous
 from imagenet_workloads.rendezvous.tf_config import TfConfigRendezvous
 from imagenet_workloads.train import worker
+from support.sentences import says
 
 SERVER = {
     "DMLC_ROLE": "worker",
@@ -69,14 +70,14 @@ def test_the_strategy_decides(
         (
             ["--kv-store", "local"],
             SERVER,
-            "DMLC_ROLE is worker, and that needs dist_sync or dist_device_sync or dist_async",
+            says("DMLC_ROLE is worker", "needs dist_sync or dist_device_sync or dist_async"),
         ),
-        (["--kv-store", "device"], HOROVOD, "device: HOROVOD_RANK is 1, and that needs horovod"),
+        (["--kv-store", "device"], HOROVOD, says("device: ", "HOROVOD_RANK is 1", "needs horovod")),
         ([*TENSORFLOW, "mirrored"], HOROVOD, "--distribution-strategy mirrored: HOROVOD_RANK is 1"),
         (
             [*TENSORFLOW, "mirrored"],
             {"TF_CONFIG": "{}"},
-            "mirrored: TF_CONFIG is {}, and that needs multi_worker_mirrored",
+            says("mirrored: ", "TF_CONFIG is {}", "needs multi_worker_mirrored"),
         ),
         ([*TENSORFLOW, "horovod"], {}, "--distribution-strategy horovod: needs a rendezvous"),
     ],
