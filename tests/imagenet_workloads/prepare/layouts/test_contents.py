@@ -17,7 +17,7 @@ from support.image_trees import write_folder
 from support.parquet_files import plain
 from support.pictures import tar, zipped
 from support.public_datasets import classes
-from support.sentences import says
+from support.sentences import assert_says, says
 
 FOLDERS = classes("data", ("a", "b"))
 CIFAR = {
@@ -134,7 +134,7 @@ def test_archives_of_splits_are_the_tree_of_the_development_kit(
     images = list(source.scan(notes))
     assert [image.class_name for image in images] == ["a", "b"]
     assert {source.read(one.name, one.offset, one.size) for one in images} == {b"x"}
-    assert source.said.startswith("devkit: classes are the archives below ILSVRC2012_img_train")
+    assert_says(source.said, "devkit: classes", "archives below ILSVRC2012_img_train")
     assert source.own_validation is not None
     validation = source.own_validation()
     assert validation is not None

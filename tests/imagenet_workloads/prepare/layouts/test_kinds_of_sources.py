@@ -23,7 +23,7 @@ from support.blobs import BytesBlob
 from support.image_trees import write_folder
 from support.pictures import tar, zipped
 from support.public_datasets import classes, shard
-from support.sentences import says
+from support.sentences import assert_says, says
 
 TWO = classes("x", ("a", "b"), 2)
 
@@ -234,18 +234,18 @@ def test_a_table_of_sizes_alone_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "hint"),
     [
-        ("train-annotations-human-imagelabels.csv", "is a table of Open Images: keep one line of"),
-        ("class-descriptions-boxable.csv", "is a table of Open Images: keep one line of ImageID"),
-        ("annotations/instances_train.json", "may be of COCO: python -c "),
-        ("labels.mat", "may hold labels: pip install scipy; python -c "),
+        ("train-annotations-human-imagelabels.csv", ["Open Images", "one line", "ImageID"]),
+        ("class-descriptions-boxable.csv", ["Open Images", "one line", "ImageID"]),
+        ("annotations/instances_train.json", ["COCO", "python -c "]),
+        ("labels.mat", ["may hold labels", "pip install scipy; python -c "]),
     ],
 )
-def test_labels_of_another_form_are_named(file: str, hint: str, tmp_path: Path) -> None:
+def test_labels_of_another_form_are_named(file: str, hint: list[str], tmp_path: Path) -> None:
     root = write_folder(tmp_path / "x", {"1.jpg": b"x", "2.jpg": b"x", file: b"ImageID,x\n0,1\n"})
     with pytest.raises(InputError) as caught:
         counted(root)
-    assert f"{file} {hint}" in str(caught.value)
-    assert "then --labels-csv labels.csv (source.labels: {csv: labels.csv})" in str(caught.value)
+    remedy = "--labels-csv labels.csv (source.labels: {csv: labels.csv})"
+    assert_says(str(caught.value), f"{file} ", *hint, remedy)
 
 
 def test_shards_of_one_split_are_training_images(tmp_path: Path) -> None:
