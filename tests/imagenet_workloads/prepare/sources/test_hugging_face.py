@@ -17,6 +17,7 @@ from support.parquet_files import hugging_face, rows
 from support.pictures import collection, tar
 from support.preparation import contents, finish, refused, run_index, start
 from support.remote_preparation import prepare_fetched, prepare_remote, write_secret
+from support.sentences import assert_says
 
 IMAGES = collection({"cat": 6, "dog": 5})
 ROWS = rows(IMAGES)
@@ -96,7 +97,7 @@ def test_more_row_groups_than_allowed_are_refused(
     options, cache = reading(hub, "--shards", "1"), ("--cache", str(tmp_path / "cache"))
     few = ("--hf-max-requests", "3")
     said = refused(capfd, *options, *few, "--data", str(tmp_path / "data"))
-    assert "and 3 are allowed; raise maxRequests, or write source.huggingFace.cache, which" in said
+    assert_says(said, "3 are allowed", "raise maxRequests", "write source.huggingFace.cache")
     run_index(None, tmp_path / "data", *options, "--hf-max-requests", "100")
     # A cache has no limit.
     assert fetch.main(reading(hub, *cache)) == 0
@@ -196,10 +197,10 @@ def test_a_file_of_another_commit_than_the_list_is_said(
     hub.sums["data/validation-00000-of-00001.parquet"] = "0" * 64
     assert fetch.main(options) == 3
     said = capfd.readouterr().err
-    assert "hf://datasets/pets/photos/data/validation-00000-of-00001.parquet: has the sha" in said
-    assert "fetch it again; if that fails too, report it to the dataset's owner" in said
+    file = "hf://datasets/pets/photos/data/validation-00000-of-00001.parquet: "
+    assert_says(said, file, "has the sha", "fetch it again", "report it", "dataset's owner")
     said = refused(capfd, *options, "--data", str(tmp_path / "data"))
-    assert "another fetch has replaced it since the list was stored; run imagenet-fetch" in said
+    assert_says(said, "another fetch has replaced it", "run imagenet-fetch again")
 
 
 def test_index_needs_the_list_of_fetch(
@@ -207,7 +208,7 @@ def test_index_needs_the_list_of_fetch(
 ) -> None:
     options = reading(hub, "--cache", str(tmp_path / "cache"))
     said = refused(capfd, *options, "--data", str(tmp_path / "data"))
-    assert "hf://datasets/pets/photos: is not in the cache" in said
+    assert_says(said, "hf://datasets/pets/photos: ", "not in the cache", "run imagenet-fetch")
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -222,7 +223,7 @@ def test_an_archive_may_be_in_a_cache(
     with serve_hub(files, DATASET) as hub:
         if compressed:
             said = refused(capfd, *reading(hub), "--data", str(tmp_path / "data"))
-            assert "write source.huggingFace.cache, and it is decompressed there once" in said
+            assert_says(said, "is compressed", "write source.huggingFace.cache", "decompressed")
         fetched = tmp_path / "cache", tmp_path / "data"
         assert prepare_fetched(*fetched, reading(hub), "--shards", "1").name == in_place.name
 
@@ -249,7 +250,7 @@ def test_a_server_without_ranges_needs_a_cache(
 ) -> None:
     hub.store.knows_ranges = False
     said = refused(capfd, *reading(hub), "--data", str(tmp_path / "data"))
-    assert "ranges of bytes; write source.huggingFace.cache, which stores the file" in said
+    assert_says(said, "not answer", "ranges of bytes", "write source.huggingFace.cache")
     found = prepare_fetched(tmp_path / "cache", tmp_path / "d", reading(hub), "--shards", "1")
     assert read_dataset(found).train.images == 8
 
@@ -273,7 +274,7 @@ def test_a_gated_dataset_is_said(
         lambda handler: handler.refuse(HTTPStatus.FORBIDDEN, X_Error_Code="GatedRepo")
     )
     said = refused(capfd, *reading(hub), "--data", str(tmp_path / "data"))
-    assert "pets/photos: is gated; ask for access on its page" in said
+    assert_says(said, "pets/photos: ", "is gated", "ask for access", "HF_TOKEN in secretName")
 
 
 def test_a_secret_without_the_token_is_named(
@@ -281,7 +282,7 @@ def test_a_secret_without_the_token_is_named(
 ) -> None:
     (secret / "HF_TOKEN").unlink()
     said = refused(capfd, *reading(hub), "--data", str(tmp_path / "data"))
-    assert "the Secret lacks the key HF_TOKEN; add it to the Secret" in said
+    assert_says(said, "lacks the key HF_TOKEN", "add it to the Secret")
     assert hub.api.requests == []
 
 

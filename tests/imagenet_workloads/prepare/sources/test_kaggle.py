@@ -17,6 +17,7 @@ from support.parquet_files import hugging_face, rows
 from support.pictures import collection, tar, zipped
 from support.preparation import contents, prepare, refused, run_index
 from support.remote_preparation import prepare_fetched, prepare_remote, write_secret
+from support.sentences import assert_says
 
 IMAGES = collection({"n01": 6, "n02": 5})
 TREE = "ILSVRC/Data/CLS-LOC"
@@ -111,7 +112,7 @@ def test_a_server_without_ranges_needs_a_cache(
 ) -> None:
     kaggle.store.knows_ranges = False
     said = refused(capfd, *competition(kaggle), "--data", str(tmp_path / "data"))
-    assert "requests for ranges of bytes; write source.kaggle.cache, which stores the file" in said
+    assert_says(said, "not answer", "ranges of bytes", "write source.kaggle.cache")
     found = prepare_fetched(tmp_path / "cache", tmp_path / "data", competition(kaggle), *SHARDS)
     assert read_dataset(found).train.images == 11
 
@@ -213,13 +214,13 @@ def test_rules_that_are_not_accepted_are_permanent(
 ) -> None:
     kaggle.accepted = False
     options = competition(kaggle)
-    rules = f"accept the rules of the competition on {kaggle.api.url}/competitions/imagenet-"
-    assert rules in refused(capfd, *options, "--data", str(tmp_path / "data"))
+    rules = ("accept the rules", f"{kaggle.api.url}/competitions/imagenet-")
+    assert_says(refused(capfd, *options, "--data", str(tmp_path / "data")), *rules)
     assert fetch.main([*options, "--cache", str(tmp_path / "cache")]) == 3
-    assert rules in capfd.readouterr().err
+    assert_says(capfd.readouterr().err, *rules)
     assert len(kaggle.api.requests) == 2
     said = refused(capfd, *dataset(kaggle), "--data", str(tmp_path / "data"))
-    assert "the user of the key may not read the dataset; ask for access on its page" in said
+    assert_says(said, "user of the key", "may not read the dataset", "ask for access")
 
 
 @pytest.mark.parametrize("of", [competition, dataset])
@@ -228,7 +229,8 @@ def test_a_refused_key_is_permanent_and_in_no_message(
 ) -> None:
     (secret / "key").write_text("wr-ong")
     said = refused(capfd, *of(kaggle), "--data", str(tmp_path / "data"))
-    assert "401 Unauthorized: Kaggle refuses the key; check KAGGLE_API_TOKEN, or username" in said
+    assert_says(said, "401 Unauthorized", "refuses the key")
+    assert_says(said, "KAGGLE_API_TOKEN, or username and key, in the Secret")
     assert "wr-ong" not in said
     assert len(kaggle.api.requests) == 1
 
@@ -268,9 +270,9 @@ def test_what_kaggle_lacks_is_said(
 ) -> None:
     data = ("--data", str(tmp_path / "data"))
     said = refused(capfd, *competition(kaggle, "--kaggle-file=x.tar"), *data)
-    assert "there is no such competition or file; check competition and file" in said
+    assert_says(said, "no such competition or file", "check competition and file")
     said = refused(capfd, *dataset(kaggle, "--kaggle-version=9"), *data)
-    assert "there is no such dataset or file; check dataset, version and file" in said
+    assert_says(said, "no such dataset or file", "check dataset, version and file")
 
 
 def test_a_server_that_gives_no_version_is_refused(

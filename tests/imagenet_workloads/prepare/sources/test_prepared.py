@@ -22,6 +22,7 @@ from support.preparation import (
     run_index,
     visible,
 )
+from support.sentences import assert_says
 
 FORMATS = ("RecordIO", "TFRecord")
 IMAGES = collection({"a": 12, "b": 9, "c": 4})
@@ -167,10 +168,8 @@ def test_images_cannot_grow(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     source = sealed(tmp_path)
     arguments = ("--data", tmp_path / "data", "--prepared", source)
     error = refused(capfd, *arguments, "--resize", "33")
-    assert (
-        f"--resize (preprocessing.resize): 33 pixels are more than the 32 of {source}, whose "
-        "images cannot grow; write at most 32, or prepare the raw images again"
-    ) in error
+    assert_says(error, "--resize (preprocessing.resize): 33 pixels", f"32 of {source}")
+    assert_says(error, "cannot grow", "write at most 32", "prepare the raw images")
     assert run_index(None, tmp_path / "data", "--prepared", str(source), "--resize", "32")
 
 

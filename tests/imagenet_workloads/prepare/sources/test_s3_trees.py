@@ -22,6 +22,7 @@ from support.pictures import jpeg
 from support.preparation import prepare, refused, run_index
 from support.remote_preparation import prepare_remote
 from support.s3_server import S3Server, serve_s3
+from support.sentences import assert_says
 
 SPLIT_DRAWN = ("--shards", "1", "--default-validation-per-class", "2")
 
@@ -68,7 +69,7 @@ def test_the_limit_is_of_both_splits(
     options = reading(server, "torchvision", "--shards=1", "--data", str(tmp_path / "data"))
     # A request for each folder and each class of it, and one for each image.
     said = refused(capfd, *options, "--s3-max-requests=23")
-    assert "torchvision/train/: listing took 9 requests and packing takes 15, and 23 are" in said
+    assert_says(said, "torchvision/train/: listing took 9 ", "packing takes 15,", "23 are allowed")
     assert index.main([*options, "--s3-max-requests=24"]) == 0
 
 
@@ -130,11 +131,8 @@ def test_a_validation_class_that_the_training_lacks_is_named(
     fill(server, "other", {**TORCHVISION, "val/N01/x.JPEG": jpeg(1)})
     options = reading(server, "other")
     said = refused(capfd, *options, "--data", tmp_path / "data")
-    assert (
-        "s3://trees/other/val/: 1 of 4 validation images are of classes that the training im"
-        in said
-    )
-    assert "N01 (1 image; the training images have n01)" in said
+    assert_says(said, "s3://trees/other/val/: 1 of 4 validation images", "training images lack")
+    assert_says(said, "N01 (1 image; ", "the training images have n01")
 
 
 def test_validation_images_without_classes_and_labels_are_refused(
@@ -143,7 +141,7 @@ def test_validation_images_without_classes_and_labels_are_refused(
     fill(server, "unlabelled", UNLABELLED)
     options = reading(server, "unlabelled")
     said = refused(capfd, *options, "--data", tmp_path / "data")
-    assert "unlabelled/ILSVRC/Data/CLS-LOC/val/: its images are in no class folders, and" in said
+    assert_says(said, "unlabelled/ILSVRC/Data/CLS-LOC/val/: ", "no class folders")
     drawn = ("--shards", "1", "--validation-per-class", "1")
     assert run_index(None, tmp_path / "data", *options, *drawn)
 
@@ -178,4 +176,4 @@ def test_a_validation_image_that_changes_between_index_and_pack_is_named(
     obstore.put(server.bucket("trees"), "changes/val/n01/v_n01.JPEG", bytes(changed))
     assert pack.main(["--data", str(data), "--key", key, *options]) == 3
     said = capfd.readouterr().err
-    assert "changes/val/n01/v_n01.JPEG: has another ETag: the source has changed" in said
+    assert_says(said, "changes/val/n01/v_n01.JPEG: ", "another ETag", "the source has changed")

@@ -13,6 +13,7 @@ from support.pictures import collection, tar
 from support.preparation import prepare
 from support.remote_preparation import prepare_fetched, write_secret
 from support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serve_s3
+from support.sentences import assert_says
 
 CLASSES = collection({"n01": 4, "n02": 3, "n03": 5})
 TARS = {f"{name}.tar": tar(images) for name, images in CLASSES.items()}
@@ -84,5 +85,5 @@ def test_without_a_cache_the_message_says_to_write_one(
     options = [*of_bucket(bucket)[how], "--data", str(tmp_path / "data"), *DATASET]
     assert index.main(options) == 3
     said = capfd.readouterr().err
-    assert "n01.tar.gz is compressed, and images are read in place" in said
-    assert "write source.s3.cache, where it is stored decompressed" in said
+    assert_says(said, "n01.tar.gz", "is compressed", "are read in place")
+    assert_says(said, "write source.s3.cache", "stored decompressed")

@@ -107,7 +107,9 @@ def test_a_link_out_of_the_source_is_an_error(at: str, root: Path, tmp_path: Pat
     other = write_folder(tmp_path / "source-2", {"n03": {"4.jpg": b"secret"}})
     target = other / "n03"
     (root / at).symlink_to(target / "4.jpg" if at.endswith(".jpg") else target)
-    with pytest.raises(InputError, match=f"{at}: is a link to .*source-2/n03.*, out of the source"):
+    with pytest.raises(
+        InputError, match=says(f"{at}: is a link to", "source-2/n03", "out of the source")
+    ):
         scanned(root)
 
 
