@@ -19,6 +19,7 @@ from support.preparation import (
     start,
     visible,
 )
+from support.sentences import assert_says
 
 IMAGES = collection({"a": 20, "b": 20})
 OPTIONS = ("--shards", "2", "--validation-per-class", "3", "--resize", "20")
@@ -113,8 +114,8 @@ def test_a_full_disk_is_told_and_leaves_nothing(
         started = start(program, *arguments, hook=FULL[reason], variables=variables)
         code, _, errors = finish(started)
         assert code == 3, errors
-        assert f": {reason}: the volume, or the quota of this process, is full" in errors
-        assert "finished shards are kept" in errors
+        assert_says(errors, f": {reason}: ", "the volume", "the quota", "is full")
+        assert_says(errors, "enlarge it", "finished shards are kept")
         assert errors.splitlines()[-1] == f"imagenet-{program}: error: {log.read_text()}"
         return errors
 

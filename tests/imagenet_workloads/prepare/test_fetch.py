@@ -36,6 +36,7 @@ from support.preparation import (
     visible,
 )
 from support.remote_preparation import files_on_server, prepare_fetched, write_secret
+from support.sentences import assert_says
 
 IMAGES = collection({f"n{number:02}": 6 for number in range(4)})
 DATASET = ("--validation-per-class", "1", "--shards", "2")
@@ -286,7 +287,7 @@ def test_a_file_that_changes_meanwhile_is_for_the_next_try(
 
     server.faults.extend([None, None, None, change])
     said = failed(capfd, 1, *options(server, cache, "--connections", "1"))
-    assert "/x.tar: has changed while it was fetched; the next try fetches the new file" in said
+    assert_says(said, "/x.tar: ", "has changed while", "next try fetches the new file")
     assert fetch.main(options(server, cache)) == 0
     assert content(server, cache) == b"new" * BLOCK
 
@@ -325,7 +326,7 @@ os.pwrite = pwrite
     code, _, errors = finish(one)
     assert code == 3, errors
     left = len(CONTENT) - 10 * BLOCK if knows_ranges else len(CONTENT)
-    assert f"{left} more bytes are needed; enlarge the claim of cache" in errors
+    assert_says(errors, f": {left} more bytes", "enlarge the claim of cache")
 
 
 def test_a_server_without_ranges_sends_it_over_one_connection(
@@ -346,7 +347,7 @@ def test_a_server_without_ranges_sends_it_over_one_connection(
     assert fetch.main(options(server, cache)) == 0
     assert server.sent - before <= len(CONTENT), "only its version is asked for"
     said = refused(capfd, *options(server, cache)[:2], "--data", cache / "data")
-    assert "does not answer requests for ranges of bytes; write source.http.cache" in said
+    assert_says(said, "does not answer", "ranges of bytes", "write source.http.cache")
 
 
 def test_a_server_may_give_neither_ranges_nor_size(server: FileServer, cache: Path) -> None:
@@ -389,7 +390,7 @@ def test_a_compressed_archive_is_decompressed_once(
     with FileServer({"/x.tar": compress(archive.read_bytes())}).running() as server:
         reading = options(server, cache)
         said = refused(capfd, *reading[:2], "--data", tmp_path / "data")
-        assert "so it cannot be read in place; write source.http.cache" in said
+        assert_says(said, "cannot be read in place", "write source.http.cache")
         remote = prepare_fetched(cache, tmp_path / "data", reading[:2], *DATASET)
         assert content(server, cache) == archive.read_bytes()
     assert (remote / "dataset.json").read_bytes() == (local / "dataset.json").read_bytes()
@@ -442,7 +443,7 @@ def test_a_mistake_in_the_options(
 def test_a_cache_is_for_files_of_a_server(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         index.main(["--source", "x", "--data", "d", "--cache", "c"])
-    assert "--cache goes with files of a server or a bucket" in capfd.readouterr().err
+    assert_says(capfd.readouterr().err, "error: --cache", "a server", "a bucket")
 
 
 def test_a_journal_of_a_crashed_node_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from support.preparation import (
     stamps,
     visible,
 )
+from support.sentences import says
 
 IMAGES: Collection = collection({"n01": 9, "n02": 9})
 TF_RECORD = ("--format", "TFRecord")
@@ -47,7 +48,7 @@ def arguments(*parts: str | Path | int) -> list[str]:
 
 def test_each_format_is_known_by_the_name_that_an_option_gives() -> None:
     assert [format_named(name).name for name in FORMATS] == list(FORMATS)
-    with pytest.raises(InputError, match="no format called 'HDF5'; write RecordIO or TFRecord"):
+    with pytest.raises(InputError, match=says("no format", "'HDF5'", "RecordIO or TFRecord")):
         format_named("HDF5")
 
 

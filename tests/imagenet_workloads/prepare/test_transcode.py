@@ -25,6 +25,7 @@ from support.codecs import CODECS, needs_libturbojpeg
 from support.image_trees import write_folder
 from support.pictures import Pixels, decode, difference, jpeg, pixels, png, tiff, webp, with_exif
 from support.preparation import prepare, refused
+from support.sentences import assert_says, says
 
 AS_IT_IS = Recipe(resize=None, quality=90)
 
@@ -370,7 +371,7 @@ def test_images_of_a_telephone_are_a_dataset(
     assert sealed.train.per_class == (2, 1)
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     said = refused(capfd, "--source", source, "--data", tmp_path / "none", "--shards", "1")
-    assert f"{source}: a/IMG_1.HEIC is a HEIC image, and pillow-heif is missing" in said
-    assert "pip install pillow-heif, or convert such images to JPEG" in said
-    with pytest.raises(DamagedImageError, match="pillow-heif is missing; pip install"):
+    assert_says(said, f"{source}: a/IMG_1.HEIC", "a HEIC image", "pillow-heif is missing")
+    assert_says(said, "pip install pillow-heif", "convert such images to JPEG")
+    with pytest.raises(DamagedImageError, match=says("pillow-heif is missing", "pip install")):
         decode_heif(files["b/3.heif"])
