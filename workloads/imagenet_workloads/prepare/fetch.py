@@ -333,7 +333,19 @@ def run(request: FetchRequest, recorder: PreparationRecorder) -> int:
         WorkloadError: the server cannot be reached, or a file has changed meanwhile.
     """
     files.make_folder(request.cache)
-    begun = _begin_all(request, recorder)
+    recorder.fetch_files(len(request.files))
+    _log.info("asking for the versions of %d files", len(request.files))
+
+    def begin(file: FileToFetch) -> Record | Download:
+        found = _begin(file, request.owner)
+        recorder.fetch_asked()
+        return found
+
+    # The lists come last: they hold the versions of the other files.
+    others = [file for file in request.files if not file.is_list]
+    lists = [file for file in request.files if file.is_list]
+    started = map_in_order(begin, others, request.connections)
+    begun = [*zip(others, started, strict=True), *((one, begin(one)) for one in lists)]
     downloads = [(file, one) for file, one in begun if not isinstance(one, Record)]
     total = sum(one.version.size for _, one in begun)
     missing = sum(one.version.size - one.present for _, one in downloads)
@@ -366,24 +378,6 @@ def _one_version(file: FileToFetch) -> Iterator[None]:
             f"{file.entry.where}: has changed while it was fetched; "
             "the next try fetches the new file"
         ) from error
-
-
-def _begin_all(
-    request: FetchRequest, recorder: PreparationRecorder
-) -> list[tuple[FileToFetch, Record | Download]]:
-    """Begins many files at the same time, and then the lists of them."""
-    contents = [file for file in request.files if not file.is_list]
-    lists = [file for file in request.files if file.is_list]
-    recorder.fetch_files(len(request.files))
-    _log.info("asking for the versions of %d files", len(request.files))
-
-    def begin(file: FileToFetch) -> Record | Download:
-        found = _begin(file, request.owner)
-        recorder.fetch_asked()
-        return found
-
-    begun = map_in_order(begin, contents, request.connections)
-    return [*zip(contents, begun, strict=True), *((one, begin(one)) for one in lists)]
 
 
 def _begin(file: FileToFetch, owner: str) -> Record | Download:

@@ -116,7 +116,8 @@ class FolderListing(Listing):
                     yield Image("", named + base, 0, status.st_size, status.st_mtime_ns)
                 elif not stat.S_ISDIR(status.st_mode):
                     notes.pass_over(named + base)
-                elif self._is_annotations(folder.prefix + base):
+                elif base == "Annotations" and Path(above, "Data", "CLS-LOC").is_dir():
+                    # Kaggle's annotations have no images.
                     notes.pass_over(folder.prefix + base)
                 else:
                     real_path = links.enter(path, folder.real_path)
@@ -141,11 +142,6 @@ class FolderListing(Listing):
             total = len(names) if isinstance(names, list) else sum(1 for _ in names_in(folder))
         step = share / total if total else 0.0
         return _Open(prefix, enumerate(names), start, step, real_path)
-
-    def _is_annotations(self, name: str) -> bool:
-        """Whether a folder is that of Kaggle's annotations, which has no images."""
-        above, _, base = name.rpartition("/")
-        return base == "Annotations" and (self._root / above / "Data" / "CLS-LOC").is_dir()
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of one image."""

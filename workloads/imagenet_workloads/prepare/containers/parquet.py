@@ -422,9 +422,24 @@ class Parquet(Source):
         self._groups = RowGroups(self.reads_at_once)
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images in the order of the files and rows."""
+        """Yields the images in the order of the files and rows.
+
+        Raises:
+            InputError: two files have different names of the labels.
+        """
         notes.left_out.update(self.left_out)
-        self._share_class_names()
+        opened = {name: self._open(name) for name in self._names}
+        named = {file.class_names: name for name, file in opened.items() if file.class_names}
+        if len(named) > 1:
+            (_, one), (_, other), *_ = named.items()
+            raise InputError(
+                f"{self.where}: {one} and {other} name their labels differently in their metadata; "
+                "write the files again by one version of the dataset"
+            )
+        # A file without names of the labels has those of the others.
+        for name, file in opened.items():
+            if named and not file.class_names:
+                self._opened[name] = replace(file, class_names=next(iter(named)))
         groups = (
             (number, name, group)
             for number, name in enumerate(self._names)
@@ -484,24 +499,6 @@ class Parquet(Source):
             )
             for row, label in enumerate(labels, start)
         ]
-
-    def _share_class_names(self) -> None:
-        """Gives the names of the labels in some files to those that have none.
-
-        Raises:
-            InputError: two files have different names.
-        """
-        opened = {name: self._open(name) for name in self._names}
-        named = {file.class_names: name for name, file in opened.items() if file.class_names}
-        if len(named) > 1:
-            (_, one), (_, other), *_ = named.items()
-            raise InputError(
-                f"{self.where}: {one} and {other} name their labels differently in their metadata; "
-                "write the files again by one version of the dataset"
-            )
-        for name, file in opened.items():
-            if named and not file.class_names:
-                self._opened[name] = replace(file, class_names=next(iter(named)))
 
     def _open(self, name: str) -> ParquetFile:
         """Reads the footer of a file, once."""

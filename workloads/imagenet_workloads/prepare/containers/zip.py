@@ -64,10 +64,19 @@ class ZipArchive:
     def members(self) -> Iterator[Member]:
         """Yields the members in the order of the central directory."""
         directory = _directory(self.blob)
-        found = 0
-        for position, entry in _entries(self.blob, directory):
-            yield _member(entry, directory.shift, self.blob, position)
+        block, base, at, found = b"", directory.start, 0, 0
+        end = directory.start + directory.size
+        while base + at < end:
+            size = _entry_size(block, at)
+            if at + size > len(block):
+                most = min(_BLOCK, end - base - at)
+                block, base, at = _read(self.blob, base + at, most), base + at, 0
+                size = _entry_size(block, at)
+            if at + size > len(block) or not block.startswith(ENTRY, at):
+                raise _damaged(self.blob, base + at)
+            yield _member(block[at : at + size], directory.shift, self.blob, base + at)
             found += 1
+            at += size
         # Without zip64, the number has 16 bits.
         if found not in (directory.entries, directory.entries | found & ~_FULL16):
             raise _damaged(self.blob, directory.start + directory.size)
@@ -156,21 +165,6 @@ class ZipArchive:
 def _bound(size: int) -> int:
     """The most bytes of a member of this size, stored or deflated."""
     return size + size // 1000 + 64
-
-
-def _entries(blob: Blob, directory: _Directory) -> Iterator[tuple[int, bytes]]:
-    """Yields the entries of the central directory, and where they are."""
-    block, base, at = b"", directory.start, 0
-    end = directory.start + directory.size
-    while base + at < end:
-        size = _entry_size(block, at)
-        if at + size > len(block):
-            block, base, at = _read(blob, base + at, min(_BLOCK, end - base - at)), base + at, 0
-            size = _entry_size(block, at)
-        if at + size > len(block) or not block.startswith(ENTRY, at):
-            raise _damaged(blob, base + at)
-        yield base + at, block[at : at + size]
-        at += size
 
 
 def _entry_size(block: bytes, at: int) -> int:

@@ -418,7 +418,15 @@ class CachedFiles:
                 open=partial(open_noted, name),
                 checksum_remedy=_REMEDY,
             )
-        listed = self._listed_folders()
+        # The folders of the newest list in the cache, and of the list of this job.
+        lists = [replace(self, list_entry=replace(self.list_entry, job=""))]
+        lists += [self] if self.list_entry.job else []
+        listed = {
+            self._entry(name).folder
+            for one in lists
+            if one.list_entry.record() is not None
+            for name in one._read_list().object("files").values
+        }
 
         def open_list() -> RemoteBlob:
             document = {"commit": commit, "files": tags}
@@ -443,17 +451,6 @@ class CachedFiles:
         with closing(self.list_entry.open()) as file:
             text = file.read(0, file.size).decode(errors="replace")
         return Fields.parse(text, str(self.list_entry.folder))
-
-    def _listed_folders(self) -> set[Path]:
-        """The folders of the files of the newest list in the cache, and of this job's own."""
-        lists = [replace(self, list_entry=replace(self.list_entry, job=""))]
-        lists += [self] if self.list_entry.job else []
-        return {
-            self._entry(name).folder
-            for one in lists
-            if one.list_entry.record() is not None
-            for name in one._read_list().object("files").values
-        }
 
     def _entry(self, name: str) -> CacheEntry:
         where = f"{self.list_entry.where.rstrip('/')}/{name}"

@@ -7,7 +7,7 @@ from end to end, and the new dataset depends only on the key of the old one and 
 import hashlib
 import json
 from argparse import Namespace
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -192,7 +192,19 @@ class KeptBoxes:
         """
         self._counts = dict(boxes.counts)
         self._sha256 = boxes.sha256
-        found = _read_boxes(folder / boxes.file, boxes.sha256)
+        path = folder / boxes.file
+        try:
+            content = files.read_bytes(path)
+        except OSError as error:
+            raise damaged(path, f"cannot be read: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != boxes.sha256:
+            raise damaged(path, "has another checksum than in dataset.json")
+        # By split and key.
+        found: dict[str, dict[int, _BoxesOfImage]] = {TRAIN: {}, VALIDATION: {}}
+        for number, line in enumerate(content.splitlines(), start=1):
+            image = Fields.of(json.loads(line), f"{path}, line {number}")
+            edges = image.fractions("boxes")
+            found[image.text("split")][image.integer("key")] = tuple(Box(*one) for one in edges)
         self._of: dict[str, dict[int, _BoxesOfImage]] = {TRAIN: {}, VALIDATION: {}}
         for split in splits:
             by_key = found[split.plan_fields["split"]]
@@ -216,23 +228,3 @@ class KeptBoxes:
         found = self._of[VALIDATION if is_validation else TRAIN]
         for image in images:
             yield image._replace(boxes=found.get(image.offset, ()))
-
-
-def _read_boxes(path: Path, sha256: str) -> Mapping[str, dict[int, _BoxesOfImage]]:
-    """Return the boxes by split and key.
-
-    Raises:
-        InputError: The file cannot be read, or has other bytes.
-    """
-    try:
-        content = files.read_bytes(path)
-    except OSError as error:
-        raise damaged(path, f"cannot be read: {error.strerror}") from error
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise damaged(path, "has another checksum than in dataset.json")
-    found: dict[str, dict[int, _BoxesOfImage]] = {TRAIN: {}, VALIDATION: {}}
-    for number, line in enumerate(content.splitlines(), start=1):
-        image = Fields.of(json.loads(line), f"{path}, line {number}")
-        boxes = tuple(Box(*edges) for edges in image.fractions("boxes"))
-        found[image.text("split")][image.integer("key")] = boxes
-    return found
