@@ -1,7 +1,7 @@
-"""The figures of the order in which an epoch trains its records, which docs/order.md describes.
+"""The figures of the order in which an epoch trains its records, and of the reader that follows it.
 
-The resource judges by them how many workers an attempt may have and what reading takes; the
-workloads' `data.order` and `data.windows` read by them.
+docs/order.md describes both. The resource judges by them how many workers an attempt may have and
+what reading takes; the workloads' `data.order`, `data.windows` and `data.batches` read by them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,13 @@ WINDOW: Final = 16
 
 READ_BYTES: Final = 1 << 20
 """The least bytes of a read, if its lane has so many."""
+
+# One is read by the step, and the others are in the making.
+TRAINING_SLOTS: Final = 4
+VALIDATION_SLOTS: Final = 3
+
+FEWEST_CORES: Final = 3
+"""On fewer, threads decode unless `--decoding processes` says otherwise."""
 
 
 def count_lanes(records: int) -> int:

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 import pytest
 
 from imagenet_spec.frameworks import FRAMEWORKS
-from imagenet_spec.program.train import ModelOptions
+from imagenet_spec.program.train import SMALL_IMAGE, ModelOptions
 from imagenet_spec.resource.frameworks import NETWORKS
-from imagenet_spec.resource.networks import SMALL_IMAGE, Network, own_side
+from imagenet_spec.resource.networks import Network, own_side
 from imagenet_spec.rules import broken
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet import networks
 from imagenet_workloads.frameworks.pytorch import networks as pytorch
 from imagenet_workloads.frameworks.tensorflow import networks as keras
-from imagenet_workloads.train.networks import SMALL_IMAGE as SMALL_IMAGE_OF_TRAINING
 from imagenet_workloads.train.networks import Family, NetworkRequest
 
 CLASSES = 10
@@ -57,7 +56,6 @@ def test_a_network_has_the_weights_that_a_worker_gets_memory_for(
 
 def test_the_families_are_the_same_on_both_sides() -> None:
     assert set(FRAMEWORKS["MXNet"].networks) == set(networks.FAMILIES)
-    assert SMALL_IMAGE_OF_TRAINING == SMALL_IMAGE
 
 
 @pytest.mark.parametrize(

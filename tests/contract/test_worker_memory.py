@@ -196,11 +196,6 @@ def test_decoders_are_as_many_as_the_figure_counts(
     assert figure(planned).decoders == count
 
 
-def test_the_declarations_are_equal() -> None:
-    ours = worker_memory
-    assert (ours.TRAINING_SLOTS, ours.VALIDATION_SLOTS) == (batches.SLOTS, batches.VALIDATION_SLOTS)
-
-
 def test_a_gpu_that_normalizes_gets_bytes() -> None:
     assert [name for name, one in FRAMEWORKS.items() if one.normalizes_on_gpu] == ["PyTorch"]
     on_cpu = job(framework="PyTorch")

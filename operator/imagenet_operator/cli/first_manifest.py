@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from imagenet_spec.errors import ImageNetJobError
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK, FRAMEWORKS
+from imagenet_spec.program.train import SMALL_IMAGE
 from imagenet_spec.resource import Manifest, networks
 from imagenet_spec.resource.fields import JOB_NAME_MAXIMUM
 from imagenet_spec.resource.frameworks import family_of
@@ -674,7 +675,7 @@ def _learning_rate(batch: int, *, fine_tuning: bool) -> float:
 
 def _augmentation(reach: Reach, weights: Weights | None) -> tuple[dict[str, Any], str]:
     why = "Random changes make more of few images. Remove randomMirror if left and right differ."
-    if reach.side <= networks.SMALL_IMAGE:
+    if reach.side <= SMALL_IMAGE:
         return {"randomCrop": True, "padSize": 4, "randomMirror": True}, why
     return {
         "randomResizedCrop": True,

@@ -11,8 +11,8 @@ import json
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.arguments import Commands, add_command, add_output
 from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.program.train import SMALL_IMAGE
 from imagenet_spec.resource.frameworks import NETWORKS
-from imagenet_spec.resource.networks import SMALL_IMAGE
 
 _SMALL_RESNET = f"up to {SMALL_IMAGE} px: 6n+2 (8, 20, 56, 110…), from 164 on 9n+2"
 

@@ -24,6 +24,8 @@ from imagenet_spec.program.option import Option, Program, option, options_of
 from imagenet_spec.program.presets import PRESETS
 
 IMAGENET_DECAY = kinds.StepDecay((30, 60))
+SMALL_IMAGE: Final = 32
+"""Up to this height, a resnet is that of the CIFAR experiments, with other depths."""
 ORDERED: Final = "Ordered"
 Reader = Literal["Ordered", "ImageRecordIter"]
 READERS: Final[tuple[Reader, ...]] = get_args(Reader)

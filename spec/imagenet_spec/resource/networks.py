@@ -14,6 +14,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 
 from imagenet_spec.errors import Problem
 from imagenet_spec.program.kinds import MOST_SIZES
+from imagenet_spec.program.train import SMALL_IMAGE
 from imagenet_spec.resource.base import Model, Unit
 from imagenet_spec.resource.fields import (
     Count,
@@ -26,9 +27,6 @@ from imagenet_spec.resource.fields import (
 from imagenet_spec.resource.frameworks import NETWORKS, PREFIXES, family_of, is_named_cel
 from imagenet_spec.resource.sources.fields import UploadedResults
 from imagenet_spec.rules import Rule
-
-SMALL_IMAGE = 32
-"""Up to this height, a resnet is that of the CIFAR experiments, with other depths."""
 
 USUAL_SIDE = 224
 """The height and width of images of ImageNet for all networks that take them."""

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Final
 
 from imagenet_spec.errors import Problem
 from imagenet_spec.frameworks import FRAMEWORKS
-from imagenet_spec.order import LANES, READ_BYTES, WINDOW, count_lanes
+from imagenet_spec.order import (
+    FEWEST_CORES,
+    LANES,
+    READ_BYTES,
+    TRAINING_SLOTS,
+    VALIDATION_SLOTS,
+    WINDOW,
+    count_lanes,
+)
 from imagenet_spec.resource import elastic_workers, extra_arguments, quantities
 from imagenet_spec.resource.capabilities import reads_in_order
 from imagenet_spec.resource.frameworks import family_of
@@ -29,13 +37,8 @@ if TYPE_CHECKING:
     from imagenet_spec.resource.job import ImageNetJob
     from imagenet_spec.resource.training import TrainingSpec
 
-TRAINING_SLOTS: Final = 4
-VALIDATION_SLOTS: Final = 3
 DECODER: Final = 45 * 10**6
 """Bytes of a program that decodes."""
-
-FEWEST_CORES: Final = 3
-"""On fewer, threads decode unless `--decoding processes` says otherwise."""
 
 COPIES: Final = 2
 _WEIGHT: Final = 4

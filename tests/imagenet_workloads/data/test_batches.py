@@ -16,12 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagenet_spec.order import LANES
+from imagenet_spec.order import LANES, TRAINING_SLOTS
 from imagenet_spec.program.train import PROCESSES, THREADS, AugmentationOptions
 from imagenet_workloads.data.augmentation import Recipe
 from imagenet_workloads.data.batches import (
     PADDING,
-    SLOTS,
     Decoding,
     ImageBatch,
     WorkerShare,
@@ -289,7 +288,7 @@ def test_an_epoch_that_is_left_early_can_be_begun_again(
     share = WorkerShare(0, 1, 8)
     whole = trained(record_io, share)
     with ordered_training(record_io, RECIPE, share) as training:
-        for _ in range(2 * SLOTS):
+        for _ in range(2 * TRAINING_SLOTS):
             batches = training.epoch(0)
             next(batches)
             batches.close()  # type: ignore[attr-defined]
@@ -356,11 +355,11 @@ def test_a_slot_is_filled_again_after_its_waits(record_io: Records) -> None:
         expected = first.images.copy()
         first.waits.append(copied_from)
         # All other slots are filled while a GPU copies from this one.
-        for _ in range(SLOTS - 1):
+        for _ in range(TRAINING_SLOTS - 1):
             next(batches)
         assert (first.images == expected).all()
         copying.set()
-        assert len(list(batches)) == 25 - SLOTS
+        assert len(list(batches)) == 25 - TRAINING_SLOTS
 
 
 class Server:

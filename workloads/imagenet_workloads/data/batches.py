@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from imagenet_spec.order import FEWEST_CORES, TRAINING_SLOTS, VALIDATION_SLOTS
 from imagenet_spec.program.train import PROCESSES, THREADS
 from imagenet_workloads.cores import available_cores
 from imagenet_workloads.data.augmentation import MIXING, Mixing, Recipe, draw_mixing
@@ -44,8 +45,6 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.records.split import Records
 from imagenet_workloads.telemetry.training import ReadingTimes
 
-# Slots of training and of validation: one is read by the step, and the others are in the making.
-SLOTS, VALIDATION_SLOTS = 4, 3
 # The label of what fills a batch and is no image.
 PADDING = -1
 # Positions whose records are computed at a time: 4 MiB of memory.
@@ -211,7 +210,7 @@ class Decoding:
 def faster() -> str:
     """Return what decodes faster here: threads on one or two cores, and without Linux's memory."""
     is_linux = sys.platform == "linux"
-    return PROCESSES if is_linux and available_cores() > 2 else THREADS
+    return PROCESSES if is_linux and available_cores() >= FEWEST_CORES else THREADS
 
 
 class OrderedTraining:
@@ -253,8 +252,8 @@ class OrderedTraining:
         stage = _stage(recipe, share.batch_size_per_process, share.seed)
         # Of each lane a block is read while the last images of the one before are decoded.
         lanes = len(self._order.lanes_of(share.worker, share.workers))
-        room = (lanes + SLOTS * stage.shape.size) * largest_block(records)
-        self._stage, self.slots = decoding.add(stage, records, SLOTS, room)
+        room = (lanes + TRAINING_SLOTS * stage.shape.size) * largest_block(records)
+        self._stage, self.slots = decoding.add(stage, records, TRAINING_SLOTS, room)
         # The batches that are begun, and the epoch and position of the next one between epochs.
         self._ahead: _Ahead | None = None
         self._next: tuple[int, int] | None = None

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from imagenet_spec.program.train import SMALL_IMAGE
 from imagenet_workloads.errors import InputError
 
 
@@ -88,8 +89,6 @@ def find_builder(request: NetworkRequest, families: Mapping[str, Family], framew
     return builder
 
 
-# Up to this height, resnet is the one of the CIFAR experiments.
-SMALL_IMAGE = 32
 # From this depth on, units are bottlenecks.
 BOTTLENECK_DEPTH = 164
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 
 import mxnet as mx
 
+from imagenet_spec.program.train import SMALL_IMAGE
 from imagenet_workloads.data.batches import PADDING
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.networks import SMALL_IMAGE, NetworkRequest, depth, plan_residual
+from imagenet_workloads.train.networks import NetworkRequest, depth, plan_residual
 
 Builder = Callable[[NetworkRequest], mx.sym.Symbol]
 

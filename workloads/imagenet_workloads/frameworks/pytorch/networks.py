@@ -9,9 +9,9 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from imagenet_spec.program.train import ModelOptions
+from imagenet_spec.program.train import SMALL_IMAGE, ModelOptions
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.train.networks import SMALL_IMAGE, Family, NetworkRequest, find_builder
+from imagenet_workloads.train.networks import Family, NetworkRequest, find_builder
 
 FAMILIES: Mapping[str, Family] = {
     "alexnet": Family("alexnet", smallest=64),
