@@ -138,10 +138,9 @@ def test_if_nothing_fits_after_a_loss_the_former_number_waits() -> None:
 def test_where_capacity_is_not_known_the_bound_workers_decide() -> None:
     cluster = play(make({"a": 5}, tells_capacity=False), is_in_attempt(1))
     assert workers(cluster) == 3
-    assert said(cluster, "Shrunk") == [
-        "Shrunk to 3 of 4 workers: not all members were bound to nodes in 100 s; "
-        "the next attempt may have fewer workers"
-    ]
+    (message,) = said(cluster, "Shrunk")
+    assert_says(message, "Shrunk to 3 of 4 workers", "not all members", "nodes in 100 s")
+    assert_says(message, "the next attempt may have fewer workers")
     cluster.slots["b"] = 6
     pass_hours(cluster, 2)
     assert is_in_attempt(1)(cluster)
@@ -228,9 +227,8 @@ def test_when_a_node_comes_back_it_goes_on_with_all_workers_from_a_checkpoint() 
     assert cluster.status.time.phase == "restarting"
     play(cluster, is_in_attempt(2))
     assert workers(cluster) == 4
-    assert said(cluster, "Growing") == [
-        "attempt 1: 4 workers fit now; going on with more than 2 from a checkpoint"
-    ]
+    (message,) = said(cluster, "Growing")
+    assert_says(message, "attempt 1", "4 workers fit now", "more than 2", "from a checkpoint")
     assert said(cluster, "Grown") == ["Grown to 4 workers"]
     assert (cluster.status.restarts, cluster.status.disruptions) == (0, 1)
     cluster.settle()

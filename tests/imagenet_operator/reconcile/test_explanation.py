@@ -63,7 +63,8 @@ def test_a_missing_image_is_in_the_condition_at_once() -> None:
     cluster = blocked()
     status, reason, message = running(cluster)
     assert (status, reason) == ("False", "ImagePullBackOff")
-    assert message.startswith(f"{WORKER} on b: the image cannot be pulled: t:9: not found; push")
+    assert message.startswith(f"{WORKER} on b: ")
+    assert_says(message, "cannot be pulled", "t:9: not found", "push")
 
 
 def test_a_missing_image_is_not_charged_and_fails_the_job_by_its_own_deadline() -> None:
@@ -105,7 +106,7 @@ def test_a_program_that_cannot_be_executed_is_not_charged_and_has_the_deadline_o
     first = cluster.now
     status, reason, message = running(cluster)
     assert (status, reason) == ("False", "RunContainerError")
-    assert '"trian": executable file not found in $PATH; correct the template' in message
+    assert_says(message, '"trian": executable file not found in $PATH', "correct the template")
     attempts = 1
     while not is_over(cluster):
         refuse_to_start(cluster, attempts)
@@ -368,10 +369,9 @@ def test_a_gang_whose_gates_were_just_lifted_waits_for_the_scheduler_first() -> 
 
 def test_a_gate_of_another_controller_is_told() -> None:
     cluster = long_gated("example.com/queue")
-    assert running(cluster)[1:] == (
-        "SchedulingGated",
-        f"{WORKER}: a scheduling gate of another controller holds the pod",
-    )
+    _, reason, message = running(cluster)
+    assert reason == "SchedulingGated"
+    assert_says(message, f"{WORKER}: ", "scheduling gate of another controller")
 
 
 def test_a_pod_is_creating_its_containers_since_it_has_a_node() -> None:
@@ -419,8 +419,8 @@ def test_a_pod_that_does_not_go_is_what_the_next_attempt_waits_for() -> None:
     pass_time(cluster, 30)
     status, reason, message = running(cluster)
     assert (status, reason) == ("False", "PodTerminating")
-    assert message.endswith("over 15 s ago; its finalizers are example.com/keep")
     assert message.startswith(f"{WORKER} on b: ")
+    assert_says(message, "over 15 s ago", "finalizers", "example.com/keep")
     before = cluster.status
     pass_time(cluster, 20)
     assert not is_worth_a_write(before, cluster.status)

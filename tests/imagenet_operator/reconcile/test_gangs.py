@@ -15,6 +15,7 @@ from support.job_stories import (
     play,
     reasons,
 )
+from support.sentences import assert_says
 
 
 def test_a_gang_without_room_is_withdrawn_and_comes_back() -> None:
@@ -52,12 +53,10 @@ def test_a_gang_that_waits_is_bound_only_when_all_fit() -> None:
         assert cluster.reconcile().patch == ()
         assert all("nodeName" not in item["spec"] for item in cluster.members())
         cluster.now += timedelta(seconds=30)
-    assert condition_of(cluster.status, "Running") == (
-        "False",
-        "Scheduling",
-        "waiting until all members fit: 0 of 1 nodes have room for digits-r0-server-1: "
-        "1 with no room for another pod",
-    )
+    *state, message = condition_of(cluster.status, "Running")
+    assert state == ["False", "Scheduling"]
+    assert_says(message, "until all members fit", "0 of 1 nodes", "for digits-r0-server-1")
+    assert_says(message, "1 with no room for another pod")
     cluster.slots["b"] = 1
     assert len(cluster.reconcile().patch) == 5
     play(cluster, is_in_attempt(0))

@@ -16,6 +16,7 @@ from support.job_stories import (
     reasons,
     running,
 )
+from support.sentences import assert_says
 from support.simulated_cluster import SimulatedCluster
 
 THREE = {"a": 3, "b": 3, "c": 3}
@@ -110,7 +111,7 @@ def test_the_last_charge_is_held_and_moves() -> None:
     end_the_rest(cluster)
     status, reason, message = condition_of(cluster.status, "Running")
     assert (status, reason) == ("False", "MemberFailed")
-    assert message.endswith("no restart is left; checking that no node is lost: b")
+    assert_says(message, "no restart is left", "checking that no node is lost", ": b")
     assert cluster.status.completion_time is None
     cluster.now += timedelta(seconds=50)
     cluster.notice("b")

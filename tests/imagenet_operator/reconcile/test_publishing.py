@@ -11,6 +11,7 @@ import pytest
 from imagenet_operator.reconcile.types import ReconcileSettings
 from support.job_stories import ROOMY, condition_of, ended_well, is_over, is_running, names, play
 from support.job_table import BUCKET, PREPARED, manifest
+from support.sentences import assert_says
 from support.simulated_cluster import SimulatedCluster
 
 Manifest = dict[str, Any]
@@ -194,7 +195,7 @@ def test_an_upload_on_a_lost_node_starts_again() -> None:
     cluster.strand(former, "c")
     cluster.reconcile()
     assert NAME not in names(cluster, "Job")
-    assert "publish: a pod is on a node that cannot be reached" in cluster.events[-1].message
+    assert_says(cluster.events[-1].message, "publish: ", "node that cannot be reached")
     cluster.reconcile()
     assert cluster.objects["Job", NAME]["metadata"]["uid"] != former["metadata"]["uid"]
     cluster.settle()

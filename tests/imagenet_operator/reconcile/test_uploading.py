@@ -20,6 +20,7 @@ from support.job_stories import (
     running,
 )
 from support.job_table import BUCKET, OWN_PROGRAM, manifest
+from support.sentences import assert_says
 from support.simulated_cluster import SimulatedCluster
 
 Manifest = dict[str, Any]
@@ -131,7 +132,7 @@ def test_a_failure_is_tried_again_after_a_wait_that_doubles() -> None:
         cluster.fail_job(cluster.objects["Job", NAME], "the server refuses the keys")
         cluster.reconcile()
         assert uploaded(cluster)[:2] == ("False", "UploadFailed")
-        assert "upload: the server refuses the keys; the next try is at " in uploaded(cluster)[2]
+        assert_says(uploaded(cluster)[2], "upload: the server refuses the keys", "next try is at ")
         record = cluster.status.upload
         assert record is not None and record.next_time is not None
         assert record.failures == failures

@@ -11,6 +11,7 @@ from imagenet_operator.reconcile.policies import waiting
 from imagenet_operator.reconcile.types import Claim
 from support.attempt_members import NOW
 from support.job_table import FETCHED, PREPARED, manifest, read
+from support.sentences import assert_says
 
 Manifest = dict[str, Any]
 
@@ -75,22 +76,27 @@ def test_which_claims_keep_pods_on_one_node(
         (
             "packs and trains",
             {"shared"},
-            "spec.dataset.volume.claimName: there is no PersistentVolumeClaim shared",
+            ["spec.dataset.volume.claimName: ", "no PersistentVolumeClaim shared"],
         ),
         (
             "writes elsewhere",
             {"shared", "results"},
-            "spec.dataset.source.prepared.claimName: there is no PersistentVolumeClaim shared; "
-            "spec.training.output.volume.claimName: there is no PersistentVolumeClaim results",
+            [
+                "spec.dataset.source.prepared.claimName: ",
+                "no PersistentVolumeClaim shared; ",
+                "spec.training.output.volume.claimName: ",
+                "no PersistentVolumeClaim results",
+            ],
         ),
         ("writes to what it makes", {"digits-dataset"}, None),
     ],
 )
 def test_a_start_waits_for_claims_that_others_make(
-    job: str, absent: set[str], waits_for: str | None
+    job: str, absent: set[str], waits_for: list[str] | None
 ) -> None:
-    assert (waiting.missing_claims(JOBS[job], absent) or "").startswith(waits_for or "")
-    assert bool(waiting.missing_claims(JOBS[job], absent)) == bool(waits_for)
+    message = waiting.missing_claims(JOBS[job], absent)
+    assert (message is None) == (waits_for is None)
+    assert_says(message or "", *(waits_for or []))
 
 
 @pytest.mark.parametrize(
@@ -151,22 +157,22 @@ def of_former_job(modes: tuple[str, ...], storage_class: str | None, age: float 
 
 
 @pytest.mark.parametrize(
-    ("claim", "words"),
+    ("claim", "facts"),
     [
         (of_former_job((MANY,), "fast"), None),
-        (of_former_job((MANY,), None), "exists with the StorageClass none; the job asks for the"),
-        (of_former_job((MANY,), "slow"), "exists with the StorageClass slow; the job asks for the"),
-        (
-            of_former_job((ONCE,), "fast"),
-            "exists with ReadWriteOnce; the job asks for ReadWriteMany",
-        ),
+        (of_former_job((MANY,), None), ("StorageClass none; ", "the job asks for", "fast")),
+        (of_former_job((MANY,), "slow"), ("StorageClass slow; ", "the job asks for", "fast")),
+        (of_former_job((ONCE,), "fast"), ("ReadWriteOnce; ", "the job asks for ReadWriteMany")),
         # The API server or a webhook may change what this job asked for.
         (of_former_job((ONCE,), "slow", age=0), None),
     ],
 )
-def test_a_claim_of_a_former_job_that_differs_is_named(claim: Claim, words: str | None) -> None:
+def test_a_claim_of_a_former_job_that_differs_is_named(
+    claim: Claim, facts: tuple[str, ...] | None
+) -> None:
     document = manifest(dataset={"volume": {"size": "1Gi", "storageClassName": "fast"}})
     document["metadata"]["creationTimestamp"] = NOW.isoformat()
     found = waiting.differing_claims(read(document), {claim.name: claim})
-    assert [item for item, _ in found] == ([] if words is None else [claim])
-    assert all(words is not None and words in message for _, message in found)
+    assert [item for item, _ in found] == ([] if facts is None else [claim])
+    for _, message in found:
+        assert_says(message, *(facts or ()))

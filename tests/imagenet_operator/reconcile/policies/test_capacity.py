@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from imagenet_operator.reconcile.policies.gang import Demand, requests, shortage, untolerated
 from imagenet_operator.reconcile.types import Room, Taint, Toleration
 from support.attempt_members import GPU
+from support.sentences import assert_says
 
 Amounts = dict[str, int]
 
@@ -110,34 +111,38 @@ def test_fits_with_taints(asked: list[Asked], nodes: list[Given], fitting: bool)
 
 
 @pytest.mark.parametrize(
-    ("asked", "nodes", "words"),
+    ("asked", "nodes", "facts"),
     [
-        ([({GPU: 4}, ())], [], "there is no node for worker-0"),
+        ([({GPU: 4}, ())], [], ["no node for worker-0"]),
         (
             [({GPU: 4}, ()), ({GPU: 4}, ()), ({GPU: 4}, ())],
             [({GPU: 4}, ()), ({GPU: 7}, ())],
-            "0 of 2 nodes have room for worker-2: 2 with less than 4 nvidia.com/gpu free",
+            ["0 of 2 nodes", "for worker-2: ", "2 with less than 4 nvidia.com/gpu"],
         ),
         (
             [({GPU: 4}, ())],
             [({}, ()), ({GPU: 4}, KEPT_FOR_GPUS), ({GPU: 4}, KEPT_FOR_GPUS)],
-            "0 of 3 nodes have room for worker-0: 2 with the taint nvidia.com/gpu:NoSchedule, "
-            "1 with less than 4 nvidia.com/gpu free",
+            [
+                "0 of 3 nodes",
+                "for worker-0: ",
+                "2 with the taint nvidia.com/gpu:NoSchedule, ",
+                "1 with less than 4 nvidia.com/gpu",
+            ],
         ),
         (
             [({"memory": 3 * 2**29}, ())],
             [({"memory": 2**30}, ())],
-            "0 of 1 nodes have room for worker-0: 1 with less than 1.5Gi memory free",
+            ["0 of 1 nodes", "for worker-0: ", "1 with less than 1.5Gi memory"],
         ),
         (
             [({}, ()), ({}, ())],
             [({"pods": 1}, ())],
-            "0 of 1 nodes have room for worker-1: 1 with no room for another pod",
+            ["0 of 1 nodes", "for worker-1: ", "1 with no room for another pod"],
         ),
     ],
 )
-def test_what_is_missing_is_told(asked: list[Asked], nodes: list[Given], words: str) -> None:
-    assert why_not(asked, nodes) == words
+def test_what_is_missing_is_told(asked: list[Asked], nodes: list[Given], facts: list[str]) -> None:
+    assert_says(why_not(asked, nodes) or "", *facts)
 
 
 amounts = st.dictionaries(st.sampled_from([GPU, "cpu"]), st.integers(0, 4))

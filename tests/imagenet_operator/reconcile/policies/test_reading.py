@@ -12,6 +12,7 @@ from imagenet_spec.resource import ImageNetJob
 from imagenet_spec.resource.dataset_status import DatasetStatus, ReadingStatus
 from support.job_table import manifest
 from support.samples import parse_sample
+from support.sentences import assert_says
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LISTING = ReadingStatus(requests=1200, bytes=310 << 20, estimated_seconds=240)
@@ -59,40 +60,50 @@ def test_the_pods_of_pack_divide_its_time(parallelism: int, shards: int, seconds
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("found", "facts"),
     [
-        (DatasetStatus(), "listing the images of the source"),
+        (DatasetStatus(), ["listing the images"]),
         (
             DatasetStatus(listing=LISTING),
-            "reading the source in place: index takes about 1,200 requests, 310 MiB, 4 minutes",
+            ["in place", "index", "about 1,200 requests, 310 MiB, 4 minutes"],
         ),
         (
             DatasetStatus(listing=LISTING, packing=PACKING),
-            "reading the source in place: index takes about 1,200 requests, 310 MiB, 4 minutes; "
-            "pack about 1,250 requests, 30 GiB, at least 60 minutes",
+            [
+                "in place",
+                "index",
+                "about 1,200 requests, 310 MiB, 4 minutes; ",
+                "pack",
+                "about 1,250 requests, 30 GiB, at least 60 minutes",
+            ],
         ),
         (
             DatasetStatus(listing=ReadingStatus(requests=1, bytes=0, estimated_seconds=1)),
-            "reading the source in place: index takes about 1 request, 0 MiB, 1 second",
+            ["in place", "index", "about 1 request, 0 MiB, 1 second"],
         ),
     ],
 )
-def test_the_words_while_index_runs(found: DatasetStatus, words: str) -> None:
-    assert reading.index_message(found) == words
+def test_the_words_while_index_runs(found: DatasetStatus, facts: list[str]) -> None:
+    message = reading.index_message(found)
+    assert_says(message, *facts)
+    # It ends with the last figure: no other, nor a plural, follows.
+    assert message.endswith(facts[-1]) or found.listing is None
 
 
 @pytest.mark.parametrize(
-    ("packing", "words"),
+    ("packing", "figures"),
     [
-        (None, "writing the shards"),
+        (None, "shards"),
         (
             ReadingStatus(requests=1_300_000, bytes=9 << 30, estimated_seconds=9000),
-            "writing the shards: the images take 1,300,000 requests, 9,216 MiB, at least 2 hours",
+            " 1,300,000 requests, 9,216 MiB, at least 2 hours",
         ),
     ],
 )
-def test_the_words_while_pack_runs(packing: ReadingStatus | None, words: str) -> None:
-    assert reading.pack_message(DatasetStatus(packing=packing)) == words
+def test_the_words_while_pack_runs(packing: ReadingStatus | None, figures: str) -> None:
+    message = reading.pack_message(DatasetStatus(packing=packing))
+    assert_says(message, "writing the shards")
+    assert message.endswith(figures)
 
 
 def test_a_status_has_them_before_the_images_are_listed() -> None:

@@ -15,6 +15,7 @@ from imagenet_operator.reconcile.scrape import BeforeExchange
 from imagenet_operator.reconcile.windows import WINDOWS, Comparison, Process, compared
 from imagenet_spec.resource.status import MemberStatus, Straggler, TrainingStatus
 from support.attempt_members import NOW, recorded
+from support.sentences import assert_says
 
 SAMPLE = timedelta(seconds=15)
 EXCHANGES = 30
@@ -217,24 +218,25 @@ def straggler(index: int, factor: float = 1.8, slot: int | None = None) -> Strag
     [
         (
             [straggler(3)],
-            ["worker 3 (pod digits-r0-worker-3 on node n3) takes 1.8 times", "of 8 workers"],
+            ["worker 3 (pod digits-r0-worker-3 on node n3)", "1.8 times", "of 8 workers"],
         ),
         (
             [straggler(3, 2.0, slot=5)],
-            ["slot 5 of worker 3 (pod digits-r0-worker-3 on node n3) takes 2 times", "of all"],
+            ["slot 5 of worker 3 (pod digits-r0-worker-3 on node n3)", "2 times", "of all"],
         ),
         (
             [straggler(99), straggler(1, 1.5)],
             [
-                "worker 99 (pod digits-r0-worker-99) takes 1.8 times",
-                "; worker 1 (pod digits-r0-worker-1 on node n1) takes 1.5 times",
+                "worker 99 (pod digits-r0-worker-99)",
+                "1.8 times",
+                "; worker 1 (pod digits-r0-worker-1 on node n1)",
+                "1.5 times",
             ],
         ),
     ],
 )
 def test_the_message_names_pod_node_and_factor(found: list[Straggler], facts: list[str]) -> None:
-    message = stragglers.message(training_status(*found))
-    assert all(fact in message for fact in facts)
+    assert_says(stragglers.message(training_status(*found)), *facts)
 
 
 def test_the_words_are_bounded() -> None:
