@@ -12,6 +12,7 @@ from benchmarks.throttled_disk import DiskLimit, DiskReads
 
 from benchmarks import reading, throttled_disk
 from imagenet_workloads.dataset import RECORD_IO, TF_RECORD, read_dataset
+from support.sentences import says
 
 IMAGES = 12
 
@@ -78,7 +79,7 @@ def test_a_machine_without_the_controller_is_named(
     monkeypatch.setattr(throttled_disk, "device_of", lambda _: "8:16")
     none = tmp_path / "none"
     with (
-        pytest.raises(SystemExit, match="run it as root on a machine with cgroup v1's blkio"),
+        pytest.raises(SystemExit, match=says("as root", "cgroup v1's blkio")),
         throttled_disk.throttled_disk(tmp_path, DiskLimit(3, 50), root=none),
     ):
         pass

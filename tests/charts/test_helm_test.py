@@ -17,6 +17,7 @@ from support import chart
 from support.chart import Manifest, granted, one
 from support.client_jobs import UserCluster, condition
 from support.processes import wait_until
+from support.sentences import assert_says
 
 NAME = f"{chart.RELEASE}-test"
 JOB = "test-0a1b2c3d"
@@ -157,5 +158,5 @@ def test_a_job_that_never_ends_is_explained_and_deleted(cluster: UserCluster) ->
     process = start(cluster, seconds=1)
     output, _ = process.communicate()
     assert process.returncode == 4, output
-    assert "not Succeeded after 1 seconds: it is not seen by an operator yet" in output
+    assert_says(output, "not Succeeded after 1 seconds", "not seen by an operator")
     assert cluster.server.get(objects.JOB.name, JOB) is None

@@ -37,6 +37,7 @@ from kind.chaos.invariants import (
     violations,
 )
 from kind.chaos.jobs import STRATEGIES, all_jobs
+from support.sentences import assert_says
 
 POD = PodState(
     time=0.0,
@@ -66,7 +67,8 @@ ENDED = replace(JOB, time=100.0, phase="Succeeded")
 
 
 def test_two_attempts_that_run_at_one_time_are_found() -> None:
-    assert overlaps([POD, NEXT], []) == ["chaos-a: story-r1-worker-0 ran beside story-r0-worker-0"]
+    (found,) = overlaps([POD, NEXT], [])
+    assert_says(found, "chaos-a", "story-r1-worker-0", "beside", "story-r0-worker-0")
 
 
 @pytest.mark.parametrize(

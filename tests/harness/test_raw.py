@@ -17,6 +17,7 @@ import pytest
 
 from kind import raw
 from kind.kubectl import Kubectl, KubectlError, NotFoundError
+from support.sentences import says
 
 Manifest = dict[str, Any]
 
@@ -177,5 +178,5 @@ def test_a_watch_that_breaks_begins_with_a_new_list(serve: Serving, broken: str)
 
 def test_what_does_not_come_is_told_with_what_was_there(serve: Serving) -> None:
     server = serve(listed("one"))
-    with pytest.raises(KubectlError, match=r'pods in vision did not come .*last seen: \{\s+"one"'):
+    with pytest.raises(KubectlError, match=says("pods in vision", "not come", "seen: {", '"one"')):
         server.kubectl.wait_until("pods", has("two"), seconds=0)

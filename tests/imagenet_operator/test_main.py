@@ -17,6 +17,7 @@ from support import kubeconfigs
 from support.asynchronous import asynchronous, until
 from support.loopback import free_port
 from support.operator_harness import cluster_of, job, node
+from support.sentences import assert_says
 
 QUIET = "imagenet_operator_queue_depth 0.0"
 """The metric of an operator whose queue is empty."""
@@ -110,8 +111,8 @@ async def test_it_ends_with_a_reason_when_another_operator_takes_its_lease(tmp_p
         _, log = await process.communicate()
 
     assert process.returncode == 1
-    reason = "ERROR stopping: the lease is lost: thief has taken imagenet-operator\n"
-    assert log.decode().endswith(reason)
+    *_, last = log.decode().splitlines()
+    assert_says(last, "ERROR stopping: ", "lease is lost", "thief has taken imagenet-operator")
 
 
 @asynchronous

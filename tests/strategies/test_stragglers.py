@@ -9,6 +9,7 @@ import pytest
 
 from imagenet_spec.metrics import TRAIN_EXCHANGES
 from support.processes import wait_until
+from support.sentences import assert_says
 from support.throttled import processor_seconds, throttled
 from support.training_cluster import ask
 from support.whole_jobs import WholeJob, digits, make_digits
@@ -49,9 +50,7 @@ def test_a_worker_that_is_throttled_to_half_is_named(tmp_path: Path) -> None:
     assert found is not None
     assert found["status"] == "True"
     assert found["message"].startswith("worker 1 (pod digits-slow-r0-worker-1 on node ")
-    assert found["message"].endswith(
-        " times as long before each exchange of gradients as the median of 2 workers"
-    )
+    assert_says(found["message"], " times as long", "exchange of gradients", "median of 2 workers")
 
 
 def child_of(init: int) -> int:

@@ -9,6 +9,7 @@ from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.points import InvalidSweep, Size, Sweep
 from imagenet_spec.validate import parse
 from support import job_table
+from support.sentences import assert_says
 
 TUTORIAL = ("alexnet", "inception-v3", "resnet-152")
 
@@ -131,26 +132,21 @@ def test_another_size_of_images_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "said"),
+    ("dataset", "field"),
     [
-        (
-            {"preprocessing": {"resize": 256}},
-            "spec.dataset.preprocessing.resize: 256 pixels are too small for inception-v3, whose "
-            "images have 299; write at least 299, or leave inception-v3 out of --networks",
-        ),
-        (
-            {"source": {"synthetic": {}}},
-            "spec.dataset.source.synthetic.imageShape: 256 pixels are too small for inception-v3",
-        ),
+        ({"preprocessing": {"resize": 256}}, "preprocessing.resize"),
+        ({"source": {"synthetic": {}}}, "source.synthetic.imageShape"),
     ],
 )
 def test_records_that_are_too_small_for_a_network_are_refused(
-    dataset: dict[str, Any], said: str
+    dataset: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidSweep) as caught:
         plan(job_table.manifest(dataset=dataset), points.sizes_of_workers((1,)), *TUTORIAL)
     (line,) = str(caught.value).splitlines()[1:]
-    assert line.startswith(f"  inception-v3, parameterServer, 1 worker: {said}")
+    assert line.startswith(f"  inception-v3, parameterServer, 1 worker: spec.dataset.{field}: ")
+    assert_says(line, "256 pixels", "too small for inception-v3", "write at least 299")
+    assert_says(line, "leave inception-v3 out of --networks")
 
 
 def test_records_of_299_pixels_are_large_enough() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from support.asynchronous import asynchronous
 from support.operator_harness import Harness, claim, cluster_of_one, job
+from support.sentences import assert_says
 
 Manifest = dict[str, Any]
 ONLY_ONCE = (
@@ -83,10 +84,8 @@ async def test_a_pending_claim_of_a_former_job_is_named_until_it_is_deleted() ->
 
         found = harness.condition("DatasetReady")
         assert found["reason"] == "ClaimDiffers"
-        assert found["message"].startswith(
-            "PersistentVolumeClaim digits-output of a former job exists with ReadWriteMany; the "
-            "job asks for ReadWriteOnce; delete the claim"
-        )
+        assert_says(found["message"], "PersistentVolumeClaim digits-output", "former job")
+        assert_says(found["message"], "ReadWriteMany; ", "job asks for ReadWriteOnce; ", "delete")
         assert harness.pods() == []
 
         await harness.server.remove(KIND, "digits-output")

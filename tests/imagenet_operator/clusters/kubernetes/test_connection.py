@@ -172,7 +172,7 @@ def test_a_context_is_found_by_its_name(tmp_path: Path) -> None:
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        NoConnection, match=f"{tmp_path}/none: is not a kubeconfig with a context 'a'"
+        NoConnection, match=says(f"{tmp_path}/none: ", "not a kubeconfig", "context 'a'")
     ):
         of_context("a", {"KUBECONFIG": str(tmp_path / "none")})
 

@@ -8,6 +8,7 @@ from typing import Any
 from support.api_requests import Refusal, Request, creates_a_pod
 from support.asynchronous import asynchronous, until
 from support.operator_harness import Harness, claim, cluster_of_one, job, with_images
+from support.sentences import assert_says
 
 Manifest = dict[str, Any]
 WORKER = "digits-r0-worker-0"
@@ -89,8 +90,7 @@ async def test_a_missing_secret_is_in_the_condition_after_thirty_seconds() -> No
         await harness.let_pass(30)
         found = harness.condition("Running")
         assert found["reason"] == "FailedMount"
-        assert found["message"].startswith(f"{WORKER} on n1: a volume names a Secret or ConfigMap")
-        assert MISSING in found["message"]
+        assert_says(found["message"], f"{WORKER} on n1: ", "Secret or ConfigMap", MISSING)
         assert "since" in harness.status()["startErrors"]
 
         await harness.run_pods()
@@ -149,7 +149,7 @@ async def test_pods_that_no_node_fits_are_told_within_thirty_seconds() -> None:
         await harness.let_pass(20)
         found = harness.condition("Running")
         assert found["reason"] == "Unschedulable"
-        assert "and 4 more: no node fits the pod: 0/3 nodes are available" in found["message"]
+        assert_says(found["message"], "and 4 more: ", "no node fits", "0/3 nodes are available")
 
 
 @asynchronous

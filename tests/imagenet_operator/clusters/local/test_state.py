@@ -16,6 +16,7 @@ from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.state import JobFolder, Opened, is_finished
 from imagenet_spec.resource import ImageNetJob
 from support import job_table
+from support.sentences import says
 
 Manifest = dict[str, Any]
 SUCCEEDED = {
@@ -250,14 +251,11 @@ def damaged(*path: str | int, value: Any) -> str:
 def test_a_state_that_cannot_be_used_says_what_to_do(tmp_path: Path, text: str) -> None:
     run(tmp_path, STARTED)
     (tmp_path / "jobs" / "digits" / "job.json").write_text(text)
-    with pytest.raises(
-        LocalError, match=r"job\.json.*remove the file to start 'digits' from the beginning"
-    ):
+    remedy = says("job.json", "remove the file", "start 'digits' from the beginning")
+    with pytest.raises(LocalError, match=remedy):
         JobFolder(tmp_path, "digits").stored()
 
-    with pytest.raises(
-        LocalError, match=r"job\.json.*remove the file to start 'digits' from the beginning"
-    ):
+    with pytest.raises(LocalError, match=remedy):
         run(tmp_path, None)
 
 
