@@ -529,8 +529,18 @@ def _why_pending(pod: Manifest) -> tuple[str, str]:
             return str(waiting["reason"]), str(waiting.get("message") or "")
     scheduled = _condition(pod, "PodScheduled")
     if spec.get("nodeName") or scheduled.get("status") == "True":
-        name = _running_init_container(pod)
-        return (CREATING, "") if name is None else (INITIALIZING, name)
+        # A sidecar runs on beside the containers, so these do not wait for it.
+        sidecars = {
+            item["name"]
+            for item in spec.get("initContainers") or ()
+            if item.get("restartPolicy") == "Always"
+        }
+        running = [
+            str(item["name"])
+            for item in status.get("initContainerStatuses") or ()
+            if "running" in item.get("state", {}) and item["name"] not in sidecars
+        ]
+        return (INITIALIZING, running[0]) if running else (CREATING, "")
     is_stale = scheduled.get("reason") == _GATED and not spec.get("schedulingGates")
     if is_stale or not scheduled.get("reason"):
         return NOT_SCHEDULED, ""
@@ -541,23 +551,6 @@ def _condition(item: Manifest, kind: str) -> Manifest:
     """Return the condition of a type, whatever its status; empty without one."""
     found: Sequence[Manifest] = item.get("status", {}).get("conditions") or ()
     return next((condition for condition in found if condition["type"] == kind), {})
-
-
-def _running_init_container(pod: Manifest) -> str | None:
-    """Return the name of the init container that runs; sidecars are none."""
-    sidecars = {
-        item["name"]
-        for item in pod["spec"].get("initContainers") or ()
-        if item.get("restartPolicy") == "Always"
-    }
-    return next(
-        (
-            str(item["name"])
-            for item in pod.get("status", {}).get("initContainerStatuses") or ()
-            if "running" in item.get("state", {}) and item["name"] not in sidecars
-        ),
-        None,
-    )
 
 
 def _waiting_object(

@@ -322,8 +322,22 @@ def _with_training(
     for pod, item in workers.items():
         done = sum(item.values.get(name, 0.0) for name in series)
         work[pod] = max(done, before.get(pod, 0.0))
-    sample = replace(sample, totals=replace(sample.totals or Totals(), work=work))
-    return replace(sample, progressed_at=_progressed_at(sample, former))
+    # The attempt has advanced now, unless nothing rose since the last sample.
+    has_advanced = (
+        former.progressed_at is None
+        or former.totals is None
+        or any(done > before.get(pod, 0.0) for pod, done in work.items())
+        or (
+            sample.epoch is not None
+            and former.epoch is not None
+            and (sample.epoch, sample.batch) != (former.epoch, former.batch)
+        )
+    )
+    return replace(
+        sample,
+        totals=replace(sample.totals or Totals(), work=work),
+        progressed_at=sample.taken_at if has_advanced else former.progressed_at,
+    )
 
 
 def _with_sums(former: Sample, workers: list[Scrape]) -> Sample:
@@ -351,16 +365,3 @@ def _updated(former: Mapping[str, float], changes: Mapping[str, float | None]) -
     """Return figures with changes; None removes one."""
     merged = {**former, **changes}
     return {name: value for name, value in merged.items() if value is not None}
-
-
-def _progressed_at(sample: Sample, former: Sample) -> datetime:
-    """When the attempt last advanced: now, unless nothing rose since the last sample."""
-    if former.progressed_at is None or former.totals is None or sample.totals is None:
-        return sample.taken_at
-    before = former.totals.work
-    advanced = any(count > before.get(pod, 0.0) for pod, count in sample.totals.work.items()) or (
-        sample.epoch is not None
-        and former.epoch is not None
-        and (sample.epoch, sample.batch) != (former.epoch, former.batch)
-    )
-    return sample.taken_at if advanced else former.progressed_at
