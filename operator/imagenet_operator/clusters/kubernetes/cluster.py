@@ -312,7 +312,9 @@ class KubernetesCluster:
         try:
             answer = await self._replace_status(read.manifest(), job.status)
         except ApiError as error:
-            if not _is_about_content(error):
+            # The API server limits a request, and etcd an object, each with another answer.
+            is_too_large = re.search(r"too (large|long)|larger than max", error.message) is not None
+            if not is_too_large and error.code not in (TOO_LARGE, UNPROCESSABLE):
                 raise
             LOGGER.warning("%s/%s: %s; writing the status without messages", *key_of(job), error)
             answer = await self._replace_status(read.manifest(), stored.reduced(job.status))
@@ -355,15 +357,6 @@ def job_of_child(item: Manifest) -> JobKey | None:
     metadata = item["metadata"]
     name = (metadata.get("labels") or {}).get(labels.JOB_NAME)
     return None if name is None else (metadata["namespace"], name)
-
-
-def _is_about_content(error: ApiError) -> bool:
-    """Whether a status is refused for its size or its values.
-
-    The API server limits a request, and etcd an object, each with another answer.
-    """
-    is_too_large = re.search(r"too (large|long)|larger than max", error.message) is not None
-    return error.code in (TOO_LARGE, UNPROCESSABLE) or is_too_large
 
 
 def _itself(item: Manifest) -> JobKey:

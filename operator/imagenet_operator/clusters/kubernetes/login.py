@@ -273,7 +273,10 @@ def find(environment: Mapping[str, str] = os.environ) -> Connection:
     if host and (SERVICE_ACCOUNT / "token").exists():
         port = environment.get("KUBERNETES_SERVICE_PORT") or "443"
         login = _ServiceAccountLogin(SERVICE_ACCOUNT, host, port)
-        return Connection(login.server, login, namespace=_own_namespace())
+        namespace = ""
+        with contextlib.suppress(OSError):
+            namespace = (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip()
+        return Connection(login.server, login, namespace=namespace or "default")
     paths = _kubeconfigs(environment)
     if not any(os.access(path, os.R_OK) for path in paths):
         shown = os.pathsep.join(map(str, paths))
@@ -296,13 +299,6 @@ def of_user(context: str | None = None, environment: Mapping[str, str] = os.envi
     if context is not None or any(os.access(path, os.R_OK) for path in paths):
         return from_kubeconfig(*paths, name=context)
     return find(environment)
-
-
-def _own_namespace() -> str:
-    """Return the namespace of the pod that this process runs in."""
-    with contextlib.suppress(OSError):
-        return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
-    return "default"
 
 
 def of_context(name: str, environment: Mapping[str, str] = os.environ) -> Connection:

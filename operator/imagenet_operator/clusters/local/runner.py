@@ -18,7 +18,7 @@ from imagenet_operator.clusters.sampler import Sampler
 from imagenet_operator.reconcile import observe, uploads
 from imagenet_operator.reconcile.decide import decide, is_finished
 from imagenet_operator.reconcile.sample import Sample
-from imagenet_operator.reconcile.types import Decision, Observed, ReconcileSettings
+from imagenet_operator.reconcile.types import Observed, ReconcileSettings
 from imagenet_spec.resource import KIND, ImageNetJob, Manifest
 
 _SAMPLE_SECONDS = 1.0
@@ -144,21 +144,15 @@ class LocalRun:
         decision = decide(job, observed, sample, datetime.now(UTC), self._settings)
         self.job = (await apply(self._cluster, job, decision)).job
         self._show(View(job.model_copy(update={"status": decision.status}), observed, sample))
-        is_over = is_finished(job.status) and not uploads.pending(job, observed)
-        if is_over and _is_clean(decision, self._children):
+        # The job itself is never deleted, despite ttlSecondsAfterFinished: it is a file in the
+        # user's working directory.
+        deletes = any(reference.kind != KIND for reference in decision.delete)
+        is_clean = not (decision.create or deletes or decision.patch) and not any(
+            "deletionTimestamp" in child["metadata"] for child in self._children
+        )
+        if is_finished(job.status) and not uploads.pending(job, observed) and is_clean:
             self._ended.set()
         return decision.requeue_after
-
-
-def _is_clean(decision: Decision, children: list[Manifest]) -> bool:
-    """Whether a finished job is cleaned up, and no child is being deleted.
-
-    The job itself is never deleted, despite ttlSecondsAfterFinished: it is a file in the user's
-    working directory.
-    """
-    deletes = any(reference.kind != KIND for reference in decision.delete)
-    acts = decision.create or deletes or decision.patch
-    return not acts and not any("deletionTimestamp" in item["metadata"] for item in children)
 
 
 def _finished_at(pod: Manifest) -> str:
