@@ -138,15 +138,22 @@ def door_pod(
     }
     if job is not None and (secrets := job.spec.training.image_pull_secrets):
         spec["imagePullSecrets"] = [{"name": secret.name} for secret in secrets]
-    if tolerations := _unique([*_tolerations(job), *(() if node is None else node.tolerations)]):
-        spec["tolerations"] = tolerations
+    tolerations: list[Manifest] = []
+    if job is not None:
+        # It goes wherever the pods of the preparation and the workers of the job go.
+        preprocessing, workers = job.spec.dataset.preprocessing, job.spec.training.workers
+        for template in (preprocessing.template, workers.template):
+            tolerations += ((template or {}).get("spec") or {}).get("tolerations") or ()
     if node is not None:
+        tolerations += node.tolerations
         # Not nodeName: the scheduler also asks whether there is room.
         field = {"key": "metadata.name", "operator": "In", "values": [node.name]}
         terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
         spec["affinity"] = {
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         }
+    if tolerations:
+        spec["tolerations"] = _unique(tolerations)
     metadata: Manifest = {
         "name": name,
         "namespace": namespace,
@@ -157,17 +164,6 @@ def door_pod(
         owner = {**labels.owner(job), "controller": False, "blockOwnerDeletion": False}
         metadata["ownerReferences"] = [owner]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def _tolerations(job: ImageNetJob | None) -> list[Manifest]:
-    """Return what the pods of the preparation and the workers of a job tolerate."""
-    if job is None:
-        return []
-    templates = (job.spec.dataset.preprocessing.template, job.spec.training.workers.template)
-    found: list[Manifest] = []
-    for template in templates:
-        found += ((template or {}).get("spec") or {}).get("tolerations") or ()
-    return found
 
 
 def _unique(items: Iterable[Manifest]) -> list[Manifest]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -74,11 +74,23 @@ def judge(spec: Manifest, path: str, *, gpu_resource: str | None, gated: bool) -
     Raises:
         InvalidTemplate: The pod cannot be created, or its template asks for GPUs.
     """
-    for place, message in (
-        *_unknown_mounts(spec, path),
-        *_counted_gpus(spec["containers"][0], path, gpu_resource),
-    ):
-        raise InvalidTemplate(place, message)
+    volumes = sorted(name for name, _, _ in items(spec, "volumes", path))
+    for field in ("containers", "initContainers"):
+        for name, _, container in items(spec, field, path):
+            for volume, _, mount in items(container, "volumeMounts", path):
+                if volume not in volumes:
+                    raise InvalidTemplate(
+                        f"{path}.{field}[{name}].volumeMounts[{mount.get('mountPath')}].name",
+                        f"there is no volume {json.dumps(volume)}; add it to {path}.volumes, or "
+                        f"name one of {', '.join(volumes)}",
+                    )
+    resources = spec["containers"][0].get("resources") or {}
+    for kind in ("limits", "requests"):
+        if gpu_resource in (resources.get(kind) or ()):
+            raise InvalidTemplate(
+                f"{path}.containers[{names.CONTAINER}].resources.{kind}[{gpu_resource}]",
+                "cannot be overridden: the operator counts GPUs; set gpus of the workers",
+            )
     if gated and spec.get("nodeName"):
         raise InvalidTemplate(
             f"{path}.nodeName",
@@ -98,33 +110,6 @@ def quantity(container: Manifest, kind: str, name: str) -> Fraction | None:
     """Return an amount of a merged container's resources; None if there is none."""
     amount = ((container.get("resources") or {}).get(kind) or {}).get(name)
     return None if amount is None else parse(amount)
-
-
-def _unknown_mounts(spec: Manifest, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the mounts whose volume does not exist in the pod."""
-    volumes = sorted(name for name, _, _ in items(spec, "volumes", path))
-    for field in ("containers", "initContainers"):
-        for name, _, container in items(spec, field, path):
-            for volume, _, mount in items(container, "volumeMounts", path):
-                if volume not in volumes:
-                    yield (
-                        f"{path}.{field}[{name}].volumeMounts[{mount.get('mountPath')}].name",
-                        f"there is no volume {json.dumps(volume)}; add it to {path}.volumes, or "
-                        f"name one of {', '.join(volumes)}",
-                    )
-
-
-def _counted_gpus(
-    program: Manifest, path: str, gpu_resource: str | None
-) -> Iterator[tuple[str, str]]:
-    """Yield the amounts of the GPU resource, which the operator adds."""
-    resources = program.get("resources") or {}
-    for kind in ("limits", "requests"):
-        if gpu_resource in (resources.get(kind) or ()):
-            yield (
-                f"{path}.containers[{names.CONTAINER}].resources.{kind}[{gpu_resource}]",
-                "cannot be overridden: the operator counts GPUs; set gpus of the workers",
-            )
 
 
 def _limit_threads(program: Manifest) -> None:
