@@ -254,7 +254,7 @@ def test_other_shapes_are_named(tmp_path: Path) -> None:
     state = {name: one.contiguous() for name, one in learner().network.state_dict().items()}
     state["conv0.weight"] = torch.zeros(16, 1, 3, 3)
     save_file(state, tmp_path / "w.safetensors")
-    message = "does not fit resnet: it has conv0.weight as 16x1x3x3 instead of 16x3x3x3$"
+    message = says("not fit resnet", "conv0.weight as 16x1x3x3", "16x3x3x3") + "$"
     with pytest.raises(InputError, match=message):
         checkpoint_files.load_pretrained(tmp_path / "w.safetensors", learner().network, RESNET)
     with pytest.raises(InputError, match="cannot be read: No such file"):

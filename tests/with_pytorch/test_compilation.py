@@ -25,6 +25,7 @@ from imagenet_workloads.frameworks.pytorch.compilation import CompileCache, Comp
 from imagenet_workloads.train.networks import NetworkRequest
 from support.ddp_processes import DdpProcesses
 from support.pytorch_learners import CLASSES, SHAPE, batch, learner, trained
+from support.sentences import says
 
 MLP = NetworkRequest("mlp", None, CLASSES, SHAPE)
 COMPILED = partial(CompiledNetwork, is_required=True)
@@ -178,7 +179,7 @@ def test_a_missing_compiler_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, device: str, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "no-such-compiler")
-    message = f"calls the compiler no-such-compiler, which is missing here; .* set {variable}"
+    message = says("the compiler no-such-compiler", "missing", f"set {variable}")
     with pytest.raises(InputError, match=message):
         compilation.require_compiler(torch.device(device))
 

@@ -6,6 +6,7 @@ import torch
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch.framework import bfloat16_warning, take_device
 from imagenet_workloads.train.devices import Capability
+from support.sentences import says
 
 # Of the wheel in constraints/pytorch.txt.
 BUILD = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
@@ -33,21 +34,27 @@ def test_the_gpu_of_the_option_is_taken(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "capability", "message"),
+    ("name", "capability", "facts"),
     [
-        ("V100", (7, 0), "V100 (7.0) is older than this PyTorch's code, sm_75 sm_80 sm_86 sm_90"),
-        ("V100", (7, 0), "write --framework MXNet (framework: MXNet), or another image"),
-        ("R100", (13, 0), "R100 (13.0) is newer than this PyTorch's code"),
-        ("R100", (13, 0), "use a newer PyTorch, or another image"),
+        (
+            "V100",
+            (7, 0),
+            [
+                "V100 (7.0) is older",
+                "sm_75 sm_80 sm_86 sm_90",
+                "--framework MXNet",
+                "another image",
+            ],
+        ),
+        ("R100", (13, 0), ["R100 (13.0) is newer", "use a newer PyTorch", "another image"]),
     ],
 )
 def test_a_gpu_without_code_is_refused(
-    monkeypatch: pytest.MonkeyPatch, name: str, capability: Capability, message: str
+    monkeypatch: pytest.MonkeyPatch, name: str, capability: Capability, facts: list[str]
 ) -> None:
     taken = fake_gpus(monkeypatch, name, capability)
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=says(*facts)):
         take_device((1,))
-    assert message in str(error.value)
     assert taken == []
 
 

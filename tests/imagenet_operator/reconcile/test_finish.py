@@ -18,6 +18,7 @@ from support.job_stories import (
     pod,
     running,
 )
+from support.sentences import assert_says
 
 
 def test_the_status_says_where_the_model_is() -> None:
@@ -57,31 +58,30 @@ STOPPED = {
 
 
 @pytest.mark.parametrize(
-    ("result", "reason", "message", "epochs"),
+    ("result", "reason", "facts", "epochs"),
     [
         (
             STOPPED,
             "EarlyStopped",
-            "early stopping after epoch 8 of 90: validation top1 has not improved since epoch 5 "
-            "(0.8125)",
+            ["epoch 8 of 90", "validation top1", "not improved since epoch 5 (0.8125)"],
             "8/90",
         ),
         (
             {"event": "finished", "epochs": 8, "plannedEpochs": 90, "stoppedMetric": "loss"},
             "EarlyStopped",
-            "early stopping after epoch 8 of 90: validation loss was never a number",
+            ["epoch 8 of 90", "validation loss", "never a number"],
             "8/90",
         ),
         (
             {"event": "finished", "epochs": 90, "top1": 0.81},
             "AllWorkersSucceeded",
-            "all workers of attempt 0 exited with 0",
+            ["all workers of attempt 0 exited with 0"],
             "90/90",
         ),
     ],
 )
 def test_an_early_stop_is_the_reason_of_the_success(
-    result: dict[str, Any], reason: str, message: str, epochs: str
+    result: dict[str, Any], reason: str, facts: list[str], epochs: str
 ) -> None:
     cluster = running()
     first, second = cluster.finishing_workers()
@@ -89,7 +89,9 @@ def test_an_early_stop_is_the_reason_of_the_success(
     cluster.exit(second, 0)
     cluster.reconcile()
     assert cluster.status.phase == "Succeeded"
-    assert condition_of(cluster.status, "Succeeded")[1:] == (reason, message)
+    *state, message = condition_of(cluster.status, "Succeeded")
+    assert state == ["True", reason]
+    assert_says(message, *facts)
     training = cluster.status.training
     assert training is not None
     assert training.finished_epochs == epochs

@@ -269,7 +269,7 @@ def status(text: str) -> str:
 @pytest.mark.parametrize(
     ("printed", "said"),
     [
-        ("", "exec: failed to decode process output: Expecting value: line 1 column 1 (char 0)"),
+        ("", "exec: failed to decode process output"),
         ("[]", "exec: malformed response. missing key 'apiVersion'"),
         (status("{}"), "status has neither token nor clientCertificateData"),
         (status("[]"), "status has neither token nor clientCertificateData"),
@@ -284,13 +284,11 @@ def status(text: str) -> str:
         ),
         (
             status('{"token": "a", "expirationTimestamp": "2030-01-01T00:00:00+99:00"}'),
-            "offset must be a timedelta strictly between -timedelta(hours=24) and "
-            "timedelta(hours=24), not datetime.timedelta(days=4, seconds=10800).",
+            "offset must be a timedelta",
         ),
         (
             status('{"token": "a"}').replace("/v1", "/v2"),
-            "exec: plugin api version client.authentication.k8s.io/v2 does not match "
-            "client.authentication.k8s.io/v1",
+            f"{VERSION.replace('/v1', '/v2')} does not match {VERSION}",
         ),
     ],
 )

@@ -12,6 +12,7 @@ from imagenet_operator.manifests.settings import DEFAULTS
 from imagenet_spec.resource import ImageNetJob
 from imagenet_spec.resource.elastic_workers import worker_counts
 from support import job_table
+from support.sentences import says
 
 PREPARATION = {"imagenet-index", "imagenet-pack", "imagenet-seal"}
 RUNNABLE = [name for name, job in job_table.JOBS.items() if job.spec.training.image is None]
@@ -137,16 +138,18 @@ def test_a_machine_that_has_everything_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacking", "message"),
+    ("lacking", "facts"),
     [
-        ({"programs": [("imagenet-none", True)]}, "'imagenet-none' is neither"),
-        ({"gpus": 3}, "asks for 3 GPUs at a time and this machine has 2"),
-        ({"claims": ["raw"]}, "claim 'raw' has no folder"),
-        ({"secrets": ["login"]}, "Secret 'login' has no folder .* --secret login=FOLDER"),
+        ({"programs": [("imagenet-none", True)]}, ["'imagenet-none' is neither"]),
+        ({"gpus": 3}, ["3 GPUs at a time", "this machine has 2"]),
+        ({"claims": ["raw"]}, ["claim 'raw' has no folder"]),
+        ({"secrets": ["login"]}, ["Secret 'login' has no folder", "--secret login=FOLDER"]),
     ],
 )
-def test_what_is_missing_is_said(tmp_path: Path, lacking: dict[str, object], message: str) -> None:
-    with pytest.raises(LocalError, match=message):
+def test_what_is_missing_is_said(
+    tmp_path: Path, lacking: dict[str, object], facts: list[str]
+) -> None:
+    with pytest.raises(LocalError, match=says(*facts)):
         check(tmp_path, capacity=2, **lacking)
 
 
