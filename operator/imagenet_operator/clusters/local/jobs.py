@@ -93,9 +93,8 @@ class JobController:
             self._set_condition("Complete", True, "CompletionsReached", "", now)
             status["completionTime"] = timestamp(now)
         times = [time for time in due.values() if time > now]
-        limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
-        if limit and start:
-            times.append(datetime.fromisoformat(start) + timedelta(seconds=limit))
+        if (deadline := self._deadline) is not None:
+            times.append(deadline)
         return Step(tuple(create), tuple(surplus), min(times, default=None))
 
     @property
@@ -106,6 +105,11 @@ class JobController:
     @property
     def _is_indexed(self) -> bool:
         return bool(self._spec.get("completionMode") == "Indexed")
+
+    @property
+    def _deadline(self) -> datetime | None:
+        limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
+        return datetime.fromisoformat(start) + timedelta(seconds=limit) if limit and start else None
 
     @property
     def _completions(self) -> int:
@@ -137,7 +141,7 @@ class JobController:
     def _judge(self, now: datetime) -> None:
         if self._failure is not None:
             return
-        limit, start = self._spec.get("activeDeadlineSeconds"), self._job["status"].get("startTime")
+        deadline = self._deadline
         most = self._spec.get("backoffLimitPerIndex", math.inf)
         failed_indexes = sorted(index for index, times in self._charged.items() if times > most)
         if failed_indexes:
@@ -149,7 +153,7 @@ class JobController:
             )
         elif self._charged.total() > self._spec.get("backoffLimit", 6):
             self._failure = "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-        elif limit and start and now >= datetime.fromisoformat(start) + timedelta(seconds=limit):
+        elif deadline is not None and now >= deadline:
             self._failure = (
                 "DeadlineExceeded",
                 "Job was active longer than specified deadline",
