@@ -211,7 +211,7 @@ def test_a_missing_right_is_an_error_that_names_it(
 ) -> None:
     cluster.server.verbs = {}
     assert main(["list", "-n", "vision"]) == 3
-    assert "the right to list imagenetjobs is missing in the namespace 'vision'" in said(capsys)[1]
+    assert_says(said(capsys)[1], "right to list imagenetjobs", "missing", "namespace 'vision'")
 
 
 @pytest.mark.parametrize("option", ["--context", "--namespace"])

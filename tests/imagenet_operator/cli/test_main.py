@@ -120,7 +120,7 @@ def test_an_empty_path_is_one_error(
 
     assert ended.value.code == exit_codes.USAGE
     (error,) = (line for line in capsys.readouterr().err.splitlines() if "error: " in line)
-    assert error.endswith(f"error: argument {name}: is empty; write a path or a name")
+    assert_says(error, f"error: argument {name}: is empty", "write a path")
 
 
 def test_no_path_may_be_empty() -> None:

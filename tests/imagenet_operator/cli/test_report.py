@@ -158,10 +158,10 @@ async def test_the_report_of_a_job_on_a_cluster(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--workdir", "nowhere"], "nowhere has no job 'digits'; name another working directory"),
-        (["-n", "vision", "--workdir", "b"], "--workdir and --namespace: write one of the two"),
-        (["--context", "a", "--workdir", "b"], "--workdir and --context: write one of the two"),
-        (["--context", "a", "--volume", "b=/"], "--volume and --context: write one of the two"),
+        (["--workdir", "nowhere"], "nowhere has no job 'digits'; name another"),
+        (["-n", "vision", "--workdir", "b"], "--workdir and --namespace: write one"),
+        (["--context", "a", "--workdir", "b"], "--workdir and --context: write one"),
+        (["--context", "a", "--volume", "b=/"], "--volume and --context: write one"),
     ],
 )
 def test_a_mistake_is_explained(

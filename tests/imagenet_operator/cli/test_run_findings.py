@@ -10,6 +10,7 @@ import yaml
 from support.planted_copies import planted_tree
 from support.pod_subset import REPOSITORY
 from support.programs import SCRIPTS, VARIABLES
+from support.sentences import assert_says
 
 
 def run(manifest: Path, workdir: Path) -> list[dict[str, Any]]:
@@ -39,8 +40,8 @@ def test_the_findings_are_one_warning_of_a_job_that_trains(tmp_path: Path) -> No
         lines = run(manifest, tmp_path / "work")
         warned = [line for line in lines if line.get("reason") == "DatasetFindings"]
         assert len(warned) == 1
-        assert "2 validation images look like a training image" in warned[0]["message"]
-        assert "owl has 2 training images" in warned[0]["message"]
+        facts = ("2 validation images", "like a training image", "owl has 2 training images")
+        assert_says(warned[0]["message"], *facts)
         result = lines[-1]
         assert result["outcome"] == "Succeeded"
         assert result["validation"]["images"] == 8

@@ -11,33 +11,34 @@ from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.main import main
 from support import stand_ins
 from support.scale_program import scale
+from support.sentences import assert_says
 from support.stand_ins import Workplace
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "facts"),
     [
-        ([], "--workers or --gpus is missing; write --workers 1,2,4"),
-        (["--gpus", "1,0"], "'1,0' is not a list of GPUs; write 1,2,4, or 0 for CPUs"),
-        (["--gpus", "0"], "--gpus 0: add the numbers of workers, such as --workers 1,2"),
-        (["--gpus", "1,2", "--workers", "1"], "--gpus and --workers: write one of the two"),
-        (["--workers", "0,1"], "'0,1' is not a list of workers; write 1,2,4"),
-        (["--workers", "1,,2"], "'1,,2' is not a list of workers"),
-        (["--workers", "1", "--strategies", "dist_sync"], "'dist_sync' is not a strategy"),
-        (["--workers", "1", "--namespace", "a"], "--namespace: only a cluster has namespaces"),
+        ([], ("--workers or --gpus is missing", "--workers 1,2,4")),
+        (["--gpus", "1,0"], ("'1,0' is not a list", "GPUs", "1,2,4", "0 for CPUs")),
+        (["--gpus", "0"], ("--gpus 0: ", "--workers 1,2")),
+        (["--gpus", "1,2", "--workers", "1"], ("--gpus and --workers: ", "write one")),
+        (["--workers", "0,1"], ("'0,1' is not a list", "workers", "1,2,4")),
+        (["--workers", "1,,2"], ("'1,,2' is not a list", "workers")),
+        (["--workers", "1", "--strategies", "dist_sync"], ("'dist_sync' is not a strategy",)),
+        (["--workers", "1", "--namespace", "a"], ("--namespace: ", "only a cluster")),
         (
             ["--workers", "1", "--context", "a", "--secret", "a=."],
-            "are options of a run on this machine",
+            ("--secret", "options of a run on this machine"),
         ),
     ],
 )
 def test_bad_options_are_wrong_usage(
-    workplace: Workplace, options: list[str], message: str
+    workplace: Workplace, options: list[str], facts: tuple[str, ...]
 ) -> None:
     finished = scale(workplace, *options)
 
     assert finished.code == 2
-    assert message in finished.errors
+    assert_says(finished.errors, *facts)
     assert "Traceback" not in finished.errors
 
 

@@ -61,7 +61,7 @@ def test_another_spec_is_refused_with_the_difference(
     cluster.add_job(phase="Running")
     assert main(command(file)) == 0
     said = capsys.readouterr().err
-    assert "digits exists with this spec: it is Running" in said
+    assert_says(said, "digits exists", "it is Running")
     assert "warning" not in said
     assert main(command(file, "--set", "spec.runPolicy.backoffLimit=9")) == 0
     assert_says(
@@ -93,16 +93,16 @@ def test_a_local_submit_is_refused_with_the_run_line(
 
 
 @pytest.mark.parametrize(
-    ("end", "code", "words"),
+    ("end", "code", "facts"),
     [
-        ("Succeeded", 0, "digits succeeded; the model is jobs/d/attempts/r0 on the claim out"),
-        ("Failed", 1, "digits failed: it is Failed: R: why"),
+        ("Succeeded", 0, ("digits succeeded", "jobs/d/attempts/r0", "claim out")),
+        ("Failed", 1, ("digits failed: ", "R: why")),
     ],
 )
 def test_a_followed_job_shows_its_events_and_ends_with_its_result(
     end: str,
     code: int,
-    words: str,
+    facts: tuple[str, ...],
     file: Path,
     cluster: UserCluster,
     capsys: pytest.CaptureFixture[str],
@@ -136,7 +136,7 @@ def test_a_followed_job_shows_its_events_and_ends_with_its_result(
     cluster.server.faults.append(end_after_a_look)
     assert main(command(file, "--follow")) == code
     found = capsys.readouterr()
-    assert words in found.out + found.err
+    assert_says(found.out + found.err, *facts)
     assert found.err.count("Started: attempt 0 starts") == 1
     assert "train: epoch 1/90" in found.err
 
@@ -158,11 +158,8 @@ def test_a_job_is_followed_without_its_events_if_they_cannot_be_read(
 @pytest.mark.parametrize(
     ("options", "again"),
     [
-        ([], "follow it again with imagenetctl submit {file} --follow -n vision"),
-        (
-            ["--set", "spec.training.epochs=90"],
-            "wait for its end with imagenetctl wait digits -n vision",
-        ),
+        ([], "imagenetctl submit {file} --follow -n vision"),
+        (["--set", "spec.training.epochs=90"], "imagenetctl wait digits -n vision"),
     ],
 )
 def test_ctrl_c_leaves_the_job_and_says_how_to_come_back(
@@ -186,7 +183,8 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_come_back(
     assert main_program(["submit", str(file), "--follow", *place, *options]) == 130
     assert_says(
         capsys.readouterr().err,
-        f"digits goes on; {again.format(file=file)}",
+        "digits goes on; ",
+        again.format(file=file),
         "imagenetctl logs digits -f -n vision",
     )
     assert cluster.server.get(objects.JOB.name, "digits") is not None

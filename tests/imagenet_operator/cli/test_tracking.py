@@ -19,6 +19,7 @@ from support.client_jobs import manifest as client_manifest
 from support.door_cluster import DoorKubelet
 from support.mlflow_server import MlflowServer
 from support.processes import wait_until
+from support.sentences import assert_says
 from support.whole_jobs import WholeJob
 
 Manifest = dict[str, Any]
@@ -135,9 +136,9 @@ def test_sync_starts_the_side_program_with_what_the_pod_had(tmp_path: Path, prog
 @pytest.mark.parametrize(
     ("tracking", "options", "message"),
     [
-        (None, (), "the job 'tracked' has no spec.training.tracking"),
-        (TRACKING, (), "name its folder with --secret tracking=FOLDER"),
-        (TRACKING, ("--secret", "other=."), "name its folder with --secret tracking=FOLDER"),
+        (None, (), "'tracked' has no spec.training.tracking"),
+        (TRACKING, (), "--secret tracking=FOLDER"),
+        (TRACKING, ("--secret", "other=."), "--secret tracking=FOLDER"),
     ],
 )
 def test_sync_says_what_is_missing(
@@ -156,7 +157,7 @@ def test_sync_of_a_job_that_is_not_here_says_where_it_may_be(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["tracking", "sync", "lost", "--workdir", str(tmp_path)]) != 0
-    assert "For a job on a cluster, run imagenet-track --once in a pod" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "a cluster", "imagenet-track --once", "in a pod")
 
 
 def test_tensorboard_shows_the_jobs_that_are_named_or_all(tmp_path: Path, programs: Path) -> None:
