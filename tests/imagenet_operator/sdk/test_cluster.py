@@ -18,7 +18,7 @@ from support.asynchronous import asynchronous
 from support.certificates import Authority
 from support.client_jobs import AT, condition, kubeconfig, manifest, set_status, user_client
 from support.fake_api_server import FakeApiServer
-from support.sentences import says
+from support.sentences import assert_says, says
 
 JOB = objects.JOB.name
 RBAC = 'User "ann" cannot {verb} resource "imagenetjobs" in API group "imagenet.dev"'
@@ -249,7 +249,8 @@ async def test_a_wait_outlasts_an_outage_that_it_names_and_has_a_limit(
         refused = server.refuse(Refusal(503, "ServiceUnavailable"), times=3)
         await anext(looks)
         assert len(refused) == 3
-        assert caplog.text.count("no answer, which may pass in up to 300 seconds") == 1
+        (outage,) = (item.getMessage() for item in caplog.records)
+        assert_says(outage, "no answer", "may pass", "300 seconds")
         with pytest.raises(
             Timeout, match=says("digits is not Succeeded after 0.5 seconds", "it is not")
         ):
@@ -304,16 +305,17 @@ async def test_what_a_job_lacks_is_said_before_it_is_submitted() -> None:
         }
         await server.add(quota)
         said = await client.check(job)
-        assert said[0].startswith("spec.dataset.source.volume.claimName: ")
-        assert said[0].endswith("the namespace 'vision' has no PersistentVolumeClaim 'raw'")
-        assert any("Secret 'registry' is not checked: the right to get" in text for text in said)
+        assert_says(said[0], "spec.dataset.source.volume.claimName: ", "namespace 'vision'")
+        assert said[0].endswith("has no PersistentVolumeClaim 'raw'")
+        unchecked_secret = says("Secret 'registry'", "not checked", "right to get")
+        assert any(re.search(unchecked_secret, text) for text in said)
         assert any("'team' has too little: pods: " in text for text in said)
         server.verbs["", "secrets"] = frozenset({"get"})
         for kind, name in (("PersistentVolumeClaim", "raw"), ("Secret", "registry")):
             await server.add({"kind": kind, "metadata": {"name": name, "namespace": "vision"}})
         server.verbs.pop(("", "resourcequotas"))
         (unchecked,) = await client.check(job)
-        assert unchecked == "quotas are not checked: the right to list resourcequotas is missing"
+        assert_says(unchecked, "quotas are not checked", "right to list resourcequotas", "missing")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from support.asynchronous import asynchronous, until
 from support.client_jobs import AT, RIGHTS, condition, manifest, set_status
 from support.door_cluster import DoorKubelet, door_cluster
 from support.s3_server import S3Server, serve_s3
-from support.sentences import assert_says
+from support.sentences import assert_says, says
 
 Manifest = dict[str, Any]
 CLAIM = "digits-dataset"
@@ -139,9 +139,7 @@ async def test_a_claim_is_made_if_a_size_is_given(photos: Path, volumes: Path) -
     async with door_cluster(volumes) as (kubelet, client):
         archive = photos.with_name("photos.tar")
         archive.write_bytes(b"tar")
-        with pytest.raises(
-            NotFound, match=r"no PersistentVolumeClaim 'raw'; to create it, give its size"
-        ):
+        with pytest.raises(NotFound, match=says("no PersistentVolumeClaim 'raw'", "give its size")):
             await client.upload(archive, "raw")
         with pytest.raises(ImageNetJobError, match="'large' is no quantity"):
             await client.upload(archive, "raw", size="large")
