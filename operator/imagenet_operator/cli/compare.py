@@ -248,7 +248,11 @@ def text(comparison: dict[str, Any]) -> str:
     lines += ["", *lost] if lost else []
     reached = comparison["reached"]
     if reached is None:
-        return "\n".join([*lines, "", _why_no_costs(jobs)])
+        why = "the costs of an accuracy need the logs of the trainings; a status has none"
+        if any(job["curve"] for job in jobs):
+            names = [job["name"] for job in jobs if job["bestTop1"] is None]
+            why = f"no accuracy is compared: {', '.join(names)} has no validation yet"
+        return "\n".join([*lines, "", why])
     chosen = ", the highest that all reached" if reached["isCommon"] else ""
     lines += ["", f"to reach validation top-1 {reached['top1']:.4f}{chosen}:"]
     rows = [
@@ -284,13 +288,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], has_price: bool)
         ).rstrip()
         for line in cells
     ]
-
-
-def _why_no_costs(jobs: Sequence[dict[str, Any]]) -> str:
-    if not any(job["curve"] for job in jobs):
-        return "the costs of an accuracy need the logs of the trainings; a status has none"
-    names = [job["name"] for job in jobs if job["bestTop1"] is None]
-    return f"no accuracy is compared: {', '.join(names)} has no validation yet"
 
 
 def _number(value: float | None, form: str) -> str:

@@ -18,7 +18,7 @@ import yaml
 from imagenet_operator.cli import exit_codes, files, places
 from imagenet_operator.cli.arguments import Commands, add_command, not_negative
 from imagenet_operator.reconcile.decide import is_finished
-from imagenet_operator.sdk.blocking import Client, LocalClient
+from imagenet_operator.sdk.blocking import LocalClient
 from imagenet_operator.sdk.interface import STATES, in_words
 from imagenet_spec.errors import ImageNetJobError
 from imagenet_spec.resource import ImageNetJob, table
@@ -162,19 +162,18 @@ def list_jobs(arguments: argparse.Namespace) -> int:
             _dump({"items": [job.to_manifest() for job in jobs]}, arguments.output)
         elif jobs or arguments.output == "csv":
             _print_table(jobs, arguments.output)
+        elif isinstance(client, LocalClient):
+            print(
+                "no jobs; those of another working directory are listed by imagenetctl list "
+                "--workdir DIR, those of a cluster by imagenetctl list -n NAMESPACE, or "
+                "imagenetctl list --context NAME",
+                file=sys.stderr,
+            )
         else:
-            print(_no_jobs(client), file=sys.stderr)
+            print(
+                "no jobs; those of another namespace are listed with -n NAMESPACE", file=sys.stderr
+            )
     return exit_codes.SUCCESS
-
-
-def _no_jobs(client: Client) -> str:
-    if isinstance(client, LocalClient):
-        return (
-            "no jobs; those of another working directory are listed by imagenetctl list "
-            "--workdir DIR, those of a cluster by imagenetctl list -n NAMESPACE, or "
-            "imagenetctl list --context NAME"
-        )
-    return "no jobs; those of another namespace are listed with -n NAMESPACE"
 
 
 def show_status(arguments: argparse.Namespace) -> int:

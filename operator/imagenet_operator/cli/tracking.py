@@ -168,7 +168,12 @@ def _tensorboard(arguments: argparse.Namespace) -> int:
     if not places.is_local(arguments):
         return _of_cluster(arguments)
     workdir = places.workdir_of(arguments)
-    folders = _event_folders(workdir)
+    # Of each job, the newest folder. A part of the UID follows the name.
+    found = sorted(
+        workdir.glob(f"volumes/*/jobs/*/{TENSORBOARD_FOLDER}"),
+        key=lambda folder: folder.stat().st_mtime_ns,
+    )
+    folders = {folder.parent.name.rpartition("-")[0]: folder.resolve() for folder in found}
     missing = [name for name in arguments.names if name not in folders]
     if missing or not folders:
         what = f"the job {missing[0]!r}" if missing else "no job"
@@ -239,13 +244,3 @@ async def _show(
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _event_folders(workdir: Path) -> dict[str, Path]:
-    """Return the newest folder of event files of each job, by the job's name."""
-    found = sorted(
-        workdir.glob(f"volumes/*/jobs/*/{TENSORBOARD_FOLDER}"),
-        key=lambda folder: folder.stat().st_mtime_ns,
-    )
-    # A part of the UID follows the name.
-    return {folder.parent.name.rpartition("-")[0]: folder.resolve() for folder in found}
