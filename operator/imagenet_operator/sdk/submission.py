@@ -142,7 +142,11 @@ def upload_command(job: ImageNetJob, claim: str, beside: Path) -> str | None:
         return None
     images = Path(os.path.normpath(beside / given / inside))
     try:
-        size = _bytes_below(images)
+        if images.is_dir():
+            files = (Path(above, name) for above, _, names in os.walk(images) for name in names)
+            size = sum(file.stat().st_size for file in files if file.is_file())
+        else:
+            size = images.stat().st_size
     except OSError:
         return None
     # A folder's files go to the same folder on the claim, and a file into its folder there.
@@ -152,13 +156,6 @@ def upload_command(job: ImageNetJob, claim: str, beside: Path) -> str | None:
     gibibytes = math.ceil(size * 1.1 / (1 << 30))
     command = ["upload", str(images), "--claim", claim, "--size", f"{gibibytes}Gi", *path]
     return shlex.join(["imagenetctl", *command])
-
-
-def _bytes_below(path: Path) -> int:
-    if not path.is_dir():
-        return path.stat().st_size
-    files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def lack(job: ImageNetJob, quota: Manifest) -> list[str]:
