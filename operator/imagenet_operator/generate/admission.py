@@ -168,31 +168,23 @@ def _has(path: str) -> str:
 
 def _of_spec(spec: str) -> str:
     """Return the names of the Secrets in a pod's spec, which may have any shape."""
-    containers = f"{_list(spec, 'containers')} + {_list(spec, 'initContainers')}"
-    return _joined(
-        _each(_list(spec, "imagePullSecrets"), "item", _text("item", "name")),
-        _each(_list(spec, "volumes"), "volume", _of_volume("volume")),
-        _each(f"({containers})", "container", _of_container("container")),
-    )
-
-
-def _of_volume(volume: str) -> str:
-    sources = f"({_object(volume, 'projected')} ? {_list(f'{volume}.projected', 'sources')} : [])"
-    return _joined(
-        _text(volume, "secret", "secretName"),
-        _text(volume, "csi", "nodePublishSecretRef", "name"),
+    projected = _list("volume.projected", "sources")
+    sources = f"({_object('volume', 'projected')} ? {projected} : [])"
+    of_volume = _joined(
+        _text("volume", "secret", "secretName"),
+        _text("volume", "csi", "nodePublishSecretRef", "name"),
         _each(sources, "source", _text("source", "secret", "name")),
     )
-
-
-def _of_container(container: str) -> str:
+    of_variable = _text("variable", "valueFrom", "secretKeyRef", "name")
+    of_container = _joined(
+        _each(_list("container", "env"), "variable", of_variable),
+        _each(_list("container", "envFrom"), "source", _text("source", "secretRef", "name")),
+    )
+    containers = f"({_list(spec, 'containers')} + {_list(spec, 'initContainers')})"
     return _joined(
-        _each(
-            _list(container, "env"),
-            "variable",
-            _text("variable", "valueFrom", "secretKeyRef", "name"),
-        ),
-        _each(_list(container, "envFrom"), "source", _text("source", "secretRef", "name")),
+        _each(_list(spec, "imagePullSecrets"), "item", _text("item", "name")),
+        _each(_list(spec, "volumes"), "volume", of_volume),
+        _each(containers, "container", of_container),
     )
 
 
