@@ -251,7 +251,8 @@ def text(comparison: dict[str, Any]) -> str:
         why = "the costs of an accuracy need the logs of the trainings; a status has none"
         if any(job["curve"] for job in jobs):
             names = [job["name"] for job in jobs if job["bestTop1"] is None]
-            why = f"no accuracy is compared: {', '.join(names)} has no validation yet"
+            have = "has" if len(names) == 1 else "have"
+            why = f"no accuracy is compared: {', '.join(names)} {have} no validation yet"
         return "\n".join([*lines, "", why])
     chosen = ", the highest that all reached" if reached["isCommon"] else ""
     lines += ["", f"to reach validation top-1 {reached['top1']:.4f}{chosen}:"]

@@ -112,7 +112,8 @@ def upload(arguments: argparse.Namespace) -> int:
     there = f"; {sent.unchanged:,} were there" if sent.unchanged else ""
     where = f"{arguments.path} on the claim" if arguments.path else "the claim"
     size = decimal(sent.bytes)
-    print(f"sent {sent.files:,} files with {size} to {where} {arguments.claim}{there}")
+    files = "1 file" if sent.files == 1 else f"{sent.files:,} files"
+    print(f"sent {files} with {size} to {where} {arguments.claim}{there}")
     return exit_codes.SUCCESS
 
 

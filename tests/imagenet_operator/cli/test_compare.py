@@ -171,6 +171,9 @@ def test_a_job_without_validation_has_no_costs_of_an_accuracy(
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split()[:5] == ["new", "-/3", "-", "10.0", "s"]
     assert_says(lines[-1], "no accuracy is compared", "new has no validation")
+    add(workdir, "newer", [started], {"starting": 10.0})
+    assert main(["compare", "fast", "new", "newer", "--workdir", str(workdir)]) == 0
+    assert_says(capsys.readouterr().out.splitlines()[-1], "new, newer have no validation")
 
 
 def test_an_attempt_that_only_validates_has_no_loss_of_its_own(

@@ -51,7 +51,7 @@ def test_an_upload_says_where_it_sent_how_much_and_what_it_left_out(
     assert_says(capsys.readouterr().err, "no PersistentVolumeClaim 'raw'", "--size 10Gi")
     assert main(["upload", photos, *to, "--size", "1Gi"]) == 0
     out, err = capsys.readouterr()
-    assert_says(out, "sent 1 file", "300 bytes", "images on the claim raw\n")
+    assert_says(out, "sent 1 file with", "300 bytes", "images on the claim raw\n")
     assert "in the namespace 'vision' of the cluster" in err
     assert "on the claim: 300 bytes of 300 bytes, 1 of 1 files" in err
     assert "warning: left out link.jpg: " in err
