@@ -24,6 +24,7 @@ from imagenet_operator.reconcile.types import Event
 from imagenet_operator.reconcile.uploads import UPLOADED
 from imagenet_spec import volume_files
 from imagenet_spec.curves import Epoch
+from imagenet_spec.events import Progress, from_line
 from imagenet_spec.names import EVENTS_FILE, EVERY_ATTEMPT, RESULT_FILE, attempt_folder
 from imagenet_spec.resource import ImageNetJob
 from imagenet_spec.resource.status import Condition
@@ -153,10 +154,9 @@ def _last_reported_step(attempt: Path) -> tuple[int, int]:
         return 0, 0
     for line in reversed(lines):
         # The last line may be incomplete.
-        with suppress(ValueError, KeyError):
-            event = json.loads(line)
-            if event["event"] == "progress":
-                return event["epoch"], event["batch"]
+        with suppress(ValueError):
+            if (found := from_line(line)) is not None and isinstance(found[1], Progress):
+                return found[1].epoch, found[1].batch
     return 0, 0
 
 

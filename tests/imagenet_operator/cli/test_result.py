@@ -11,7 +11,7 @@ import pytest
 from imagenet_operator.cli import exit_codes, result
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.machine import Volumes
-from imagenet_spec.events import EpochFinished, Started, to_line
+from imagenet_spec.events import EpochFinished, Progress, Started, to_line
 from imagenet_spec.resource import ImageNetJob
 from imagenet_spec.resource.status import Status
 from support import job_table
@@ -92,8 +92,8 @@ def test_an_interrupted_run_says_what_it_has_kept(
 def test_an_interrupted_run_says_which_steps_are_lost(tmp_path: Path) -> None:
     attempt = tmp_path / "digits-dataset" / "jobs" / f"digits-{UID8}" / "attempts" / "r1"
     (attempt / "checkpoints" / "epoch-0002-batch-00000000").mkdir(parents=True)
-    progress = {"event": "progress", "epoch": 2, "batch": 40}
-    lines = [json.dumps(progress), json.dumps({"event": "validation"}), '{"event": "prog']
+    progress = to_line(Progress(epoch=2, batch=40, images_per_second=9.5), 1767323050.0)
+    lines = [progress, json.dumps({"event": "validation"}), "1", '{"event": "prog']
     (attempt / "metrics.jsonl").write_text("\n".join(lines))
     message = result.interruption(collected(tmp_path, training={"attempt": 1}))
     assert_says(message, "2 finished epochs", "batch 40 of epoch 3", "are lost")
