@@ -6,6 +6,7 @@ written. Builders add the values of options that follow from several fields.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -101,9 +102,15 @@ def _of_fields(job: ImageNetJob, program: Program) -> dict[str, Any]:
 def _at(spec: Any, field: str) -> Any:
     """Return what a spec has at the path of a field; None if it is absent."""
     value = spec
-    for name in re.sub("([A-Z])", r"_\1", field).lower().split("."):
+    for name in _attributes(field):
         value = value.fields if name == "*" else getattr(value, name, None)
     return value
+
+
+@functools.cache
+def _attributes(field: str) -> list[str]:
+    """Return the names of the models' attributes on the path of a field."""
+    return re.sub("([A-Z])", r"_\1", field).lower().split(".")
 
 
 def _of_start(job: ImageNetJob) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -115,7 +116,7 @@ class Program:
                 needed = item.name in self.required
                 yield dataclasses.replace(item, default=MISSING) if needed else item
 
-    @property
+    @cached_property
     def options(self) -> tuple[Option, ...]:
         """All options, in the order of `--help`."""
         return tuple(item for group in self.groups.values() for item in self.options_of(group))
