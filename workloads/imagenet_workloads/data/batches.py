@@ -208,7 +208,7 @@ class Decoding:
 
 
 def faster() -> str:
-    """Return what decodes faster here: threads on one or two cores, and without Linux's memory."""
+    """Return what decodes faster here: threads on few cores, and without Linux's memory."""
     is_linux = sys.platform == "linux"
     return PROCESSES if is_linux and available_cores() >= FEWEST_CORES else THREADS
 

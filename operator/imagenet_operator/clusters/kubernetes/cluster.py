@@ -312,7 +312,8 @@ class KubernetesCluster:
         try:
             answer = await self._replace_status(read.manifest(), job.status)
         except ApiError as error:
-            # The API server limits a request, and etcd an object, each with another answer.
+            # A status is refused for its size or its values. The API server limits a request, and
+            # etcd an object, each with another answer.
             is_too_large = re.search(r"too (large|long)|larger than max", error.message) is not None
             if not is_too_large and error.code not in (TOO_LARGE, UNPROCESSABLE):
                 raise
