@@ -205,6 +205,7 @@ def test_a_field_that_cannot_be_used_is_said_with_its_remedy(
         used(path)
 
     assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value), "a token or a password of the user"
 
 
 ANONYMOUS = "write a client certificate or a token, or {} for anonymous"
