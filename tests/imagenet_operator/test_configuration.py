@@ -82,7 +82,10 @@ def test_every_key_has_its_effect() -> None:
         ({"sharedMemorySize": "much"}, ["sharedMemorySize: ", "match pattern"]),
         ({"scratchSize": 5}, ["scratchSize: ", "a valid string"]),
         ({"templateProfile": "lax"}, ["templateProfile: ", "'standard' or 'strict'"]),
-        ({"images": {"torch": {"cpu": "a", "gpu": "b"}}}, ["images.torch: ", "no framework", "mx"]),
+        (
+            {"images": {"torch": {"cpu": "a", "gpu": "b"}}},
+            ["images.torch: ", "no framework", "write mx"],
+        ),
         ({"images": {"mxnet": {"cpu": "a"}}}, ["images.mxnet.gpu: ", "required"]),
         (
             {"metricsPort": 9091},

@@ -632,7 +632,7 @@ def test_pods_of_one_machine_talk_over_loopback(
 @pytest.mark.parametrize(
     ("slots", "changed", "devices", "message"),
     [
-        (3, {}, [], "--slots is 3, but HOROVOD_LOCAL_SIZE is 2: write"),
+        (3, {}, [], "--slots is 3, but HOROVOD_LOCAL_SIZE is 2: write the same"),
         (2, {}, ["0", "1", "2"], "2 slots cannot share 3 GPUs equally"),
         (2, {"HOROVOD_RANK": "7"}, [], "HOROVOD_RANK is '7'; write a whole number from 0 to 6"),
         (2, {"HOROVOD_SIZE": "1"}, [], "HOROVOD_SIZE is '1'; write a whole number from 2"),

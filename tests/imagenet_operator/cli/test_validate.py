@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_read_is_invalid(
         ("!!set {a}", ("!!set", "write a list")),
         ("!!timestamp 2024-01-31", ("!!timestamp", "write it as text")),
         ("*here", ("contains itself", "without an alias")),
-        ("9" * 5000, ("not a finite number", "308 digits")),
+        ("9" * 5000, ("not a finite number", "at most 308 digits")),
     ],
 )
 def test_what_yaml_has_and_json_has_not_is_one_line(

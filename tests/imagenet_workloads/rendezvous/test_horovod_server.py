@@ -63,7 +63,7 @@ def test_it_is_ready_when_every_slot_has_told_where_it_is() -> None:
                 "HOROVOD_GLOO_RENDEZVOUS_PORT": "9091",
                 "POD_IP": "fd00::7",
             },
-            "POD_IP is fd00::7, and Horovod's rendezvous supports only IPv4",
+            "POD_IP is fd00::7, and Horovod's rendezvous supports only IPv4; give the pods IPv4",
         ),
     ],
 )

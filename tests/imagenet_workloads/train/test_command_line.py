@@ -168,15 +168,16 @@ def test_values_are_read(arguments: list[str], name: str, value: object) -> None
         ),
         (
             [*CROP, "--max-random-area", "0.5"],
-            "--min-random-area: 1 is above --max-random-area 0.5: write 0.5",
+            "--min-random-area: 1 is above --max-random-area 0.5: write 0.5 or less",
         ),
         (
             [*CROP, "--min-random-aspect-ratio", "0.75"],
-            "0 is below --min-random-aspect-ratio 0.75: write 0.75",
+            "--max-random-aspect-ratio: 0 is below --min-random-aspect-ratio 0.75: write 0.75 or "
+            "more",
         ),
         (
             ["--use-imagenet-data-augmentation", "1", "--max-random-aspect-ratio", "0.5"],
-            "0.5 is below --min-random-aspect-ratio 0.75",
+            "--max-random-aspect-ratio: 0.5 is below --min-random-aspect-ratio 0.75",
         ),
         (["--loss", "hinge"], "write ce, nll_loss or both"),
     ],
