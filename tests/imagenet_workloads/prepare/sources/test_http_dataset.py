@@ -328,7 +328,7 @@ def test_more_requests_than_allowed_are_refused_before_they_are_sent(
     arguments = ["--data", str(tmp_path), "--http-max-requests"]
     with FileServer({"/train.tar": tar(images)}).running() as server:
         said = refused(capfd, *reading(server), *arguments, "1000")
-        found = re.search(r"listing\D+(\d+) requests\D+packing (\d+)\D+1000 are allowed", said)
+        found = re.search(r"takes about (\d+) requests\D+packing (\d+)\D+1000 are allowed", said)
         assert found is not None
         assert all(590 <= int(one) <= 610 for one in found.groups())
         assert_says(said, "raise maxRequests", "write source.http.cache", "stores the archive")

@@ -74,7 +74,7 @@ def test_a_tree_is_refused_before_it_is_listed_as_a_whole(
         options = [*reading(server, "tree.tar"), "--data", str(tmp_path / "data")]
         said = refused(capfd, *options, "--http-max-requests", "1100")
         # It is listed once, for both splits and the labels.
-        found = re.search(r"listing\D+(\d+) requests\D+packing (\d+)\D+1100 are allowed", said)
+        found = re.search(r"takes about (\d+) requests\D+packing (\d+)\D+1100 are allowed", said)
         assert found is not None
         assert 590 <= int(found[1]) <= 610
         assert 590 <= int(found[2]) <= 610
@@ -118,7 +118,7 @@ def test_more_row_groups_than_allowed_are_refused(
     options = [*source, *SHARDS, "--data", str(tmp_path / "data")]
     # By the plan alone: its 22 requests are fewer.
     said = refused(capfd, *options, "--http-max-requests", "22")
-    found = re.search(r"listing\D+(\d+) requests\D+packing takes 22\D+22 are allowed", said)
+    found = re.search(r"listing took (\d+) requests\D+packing takes 22\D+22 are allowed", said)
     assert found is not None
     assert_says(said, "raise maxRequests", "write source.http.cache", "stores the files")
     assert list((tmp_path / "data" / "datasets").iterdir()) == []

@@ -234,7 +234,7 @@ def test_more_requests_than_allowed_are_refused(
     server.fill("imagenet", {"large/train.tar": tar(images)})
     options = reading(server, "--s3-key=large/train.tar")
     said = refused(capfd, *options, "--s3-max-requests=500", "--data", tmp_path / "data")
-    found = re.search(r"listing\D+(\d+) requests\D+packing (\d+)\D+500 are allowed", said)
+    found = re.search(r"takes about (\d+) requests\D+packing (\d+)\D+500 are allowed", said)
     assert found is not None
     assert all(290 <= int(one) <= 320 for one in found.groups())
     assert_says(said, "raise maxRequests", "write source.s3.cache", "stores the archive")
