@@ -85,11 +85,11 @@ def test_a_framework_of_one_size_refuses_them_in_one_line(
         ),
         (
             ("--image-sizes", "0:32,5:64"),
-            "--image-sizes 0:32: up to 32 pixels, resnet",
+            "--image-sizes 0:32: up to 32 pixels, resnet is another network",
         ),
         (
             ("--image-shape", "3,32,32", "--num-layers", "20", "--validation-size", "33"),
-            "--validation-size 33: up to 32 pixels, resnet",
+            "--validation-size 33: up to 32 pixels, resnet is another network",
         ),
         (("--image-sizes", "160"), "'160' is not EPOCH:PIXELS,…"),
         (("--image-sizes", "0:128,6"), "is not EPOCH:PIXELS"),

@@ -480,7 +480,7 @@ def test_all_images_that_are_none_are_named_in_one_go(
     assert predict.main(arguments) == 3
     captured = capsys.readouterr()
     summary, *causes = captured.err.splitlines()[-3:]
-    assert_says(summary, "imagenet-predict: error: ", "2 of 3 images")
+    assert_says(summary, "imagenet-predict: error: ", "2 of 3 images cannot")
     assert_says(causes[0], f"{images[0]}: ", "No such file")
     assert_says(causes[1], f"{images[2]}: ", "is no image")
     if output == "json":

@@ -181,7 +181,7 @@ def test_how_the_source_was_read_is_said(tmp_path: Path) -> None:
     assert "  source    tree: …; classes …\n  codec     opencv, the faster codec …\n" in text
     (line,) = (line for line in text.splitlines() if "  left out  " in line)
     facts = ("1 image (test split)", "2 images (equal copies)", "1 hidden folder,")
-    assert_says(line, *facts, "1 file or folder", "not listed")
+    assert_says(line, *facts, "1 file or folder of a test split", "not listed")
     assert result.as_json(end)["dataset"]["decision"] == decision
 
 

@@ -103,7 +103,8 @@ def test_a_straggler_is_named_once_and_nothing_is_ended() -> None:
     first = decided(cluster, sample_of(1, 2))
     *state, message = condition_of(first.status, "Straggling")
     assert state == ["True", stragglers.REASON]
-    assert_says(message, f"worker 1 (pod {PODS[1]} on node {node})", "2 times", "of 2 workers")
+    assert_says(message, f"worker 1 (pod {PODS[1]} on node {node})", "2 times as long")
+    assert_says(message, "exchange of gradients", "median of 2 workers")
     assert first.status.phase == "Running"
     (event,) = first.events
     assert (event.type, event.reason, event.message) == ("Warning", "Straggling", message)

@@ -169,7 +169,7 @@ def test_running_says_where_an_attempt_stands() -> None:
     cluster.reconcile()
     *state, message = condition_of(cluster.status, "Running")
     assert state == ["False", "Starting"]
-    assert_says(message, "all members have nodes")
+    assert_says(message, "all members have nodes", "waiting", "to run")
 
 
 def end_workers(cluster: SimulatedCluster, message: str) -> None:

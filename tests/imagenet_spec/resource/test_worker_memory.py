@@ -116,7 +116,8 @@ def test_of_a_network_of_another_library_the_copies_are_named() -> None:
     timm: Manifest = {"framework": "PyTorch", "strategy": {"distributedDataParallel": {}}}
     memory = worker_memory.of_worker(job(**timm, model={"network": "timm/vit_tiny"}))
     assert memory is not None
-    assert_says(str(memory), "and 45 MB", "each decoder", "two copies", "weights", "checkpoints")
+    facts = ("45 MB", "each decoder", "two copies of weights and optimizer", "checkpoints")
+    assert_says(str(memory), *facts)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_checkpoint_that_comes_too_late_has_the_cause_that_was_measured(
             [90.0, 31.0, 31.0],
             (
                 "a step takes 31 s",
-                "grace period of 20 s",
+                "longer than the grace period of 20 s",
                 "without a checkpoint",
                 "a smaller batch size",
                 "a longer --termination-grace",

@@ -117,7 +117,7 @@ def test_fits_with_taints(asked: list[Asked], nodes: list[Given], fitting: bool)
         (
             [({GPU: 4}, ()), ({GPU: 4}, ()), ({GPU: 4}, ())],
             [({GPU: 4}, ()), ({GPU: 7}, ())],
-            ["0 of 2 nodes", "for worker-2: ", "2 with less than 4 nvidia.com/gpu"],
+            ["0 of 2 nodes", "for worker-2: ", "2 with less than 4 nvidia.com/gpu free"],
         ),
         (
             [({GPU: 4}, ())],
@@ -126,13 +126,13 @@ def test_fits_with_taints(asked: list[Asked], nodes: list[Given], fitting: bool)
                 "0 of 3 nodes",
                 "for worker-0: ",
                 "2 with the taint nvidia.com/gpu:NoSchedule, ",
-                "1 with less than 4 nvidia.com/gpu",
+                "1 with less than 4 nvidia.com/gpu free",
             ],
         ),
         (
             [({"memory": 3 * 2**29}, ())],
             [({"memory": 2**30}, ())],
-            ["0 of 1 nodes", "for worker-0: ", "1 with less than 1.5Gi memory"],
+            ["0 of 1 nodes", "for worker-0: ", "1 with less than 1.5Gi memory free"],
         ),
         (
             [({}, ()), ({}, ())],

@@ -109,14 +109,19 @@ OF_STATUS: list[tuple[str, str, str, tuple[str, ...]]] = [
         "ErrImageNeverPull",
         ("not on the node", 'Container image "t"'),
     ),
-    ("ImageInspectError", "Failed to inspect image", "ImageInspectError", ("image cannot be",)),
+    ("ImageInspectError", "Failed to inspect image", "ImageInspectError", ("cannot be read",)),
     (
         "CreateContainerConfigError",
         'secret "token" not found',
         "CreateContainerConfigError",
         ("configuration is invalid", 'secret "token" not found', "create", "correct the template"),
     ),
-    ("CreateContainerError", "no device", "CreateContainerError", ("no device", "correct")),
+    (
+        "CreateContainerError",
+        "no device",
+        "CreateContainerError",
+        ("cannot be created", "no device", "correct"),
+    ),
     ("RunContainerError", "exec: no such file", "RunContainerError", ("cannot be started", "exec")),
     (
         "SchedulerError",
