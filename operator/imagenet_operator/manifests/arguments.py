@@ -108,9 +108,9 @@ def _at(spec: Any, field: str) -> Any:
 
 
 @functools.cache
-def _attributes(field: str) -> list[str]:
+def _attributes(field: str) -> tuple[str, ...]:
     """Return the names of the models' attributes on the path of a field."""
-    return re.sub("([A-Z])", r"_\1", field).lower().split(".")
+    return tuple(re.sub("([A-Z])", r"_\1", field).lower().split("."))
 
 
 def _of_start(job: ImageNetJob) -> dict[str, Any]:
