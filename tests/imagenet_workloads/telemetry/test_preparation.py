@@ -1,27 +1,8 @@
 """The metrics of a preparation pod."""
 
-import pytest
-
-from imagenet_workloads.environment import Environment
-from imagenet_workloads.telemetry import training as recorders
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 from imagenet_workloads.telemetry.server import Registry
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    monkeypatch.setattr(recorders, "throttled_seconds", lambda: 3.5)
-    return Registry(Environment(job="digits", role="worker"))
-
-
-def values(registry: Registry) -> dict[str, float]:
-    """What is exported, by name, without the buckets and the process's own."""
-    return {
-        sample.name: sample.value
-        for family in registry.exported.collect()
-        for sample in family.samples
-        if sample.name.startswith("imagenet_") and not sample.name.endswith("_bucket")
-    }
+from support.exported_metrics import values
 
 
 def test_a_packer_s_progress_counts_damaged_images_too(registry: Registry) -> None:

@@ -16,22 +16,7 @@ from imagenet_workloads.telemetry import training as recorders
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 from imagenet_workloads.telemetry.server import Registry
 from imagenet_workloads.telemetry.training import TimeAccount, TrainingRecorder
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    monkeypatch.setattr(recorders, "throttled_seconds", lambda: 3.5)
-    return Registry(Environment(job="digits", role="worker"))
-
-
-def values(registry: Registry) -> dict[str, float]:
-    """What is exported, by name, without the buckets and the process's own."""
-    return {
-        sample.name: sample.value
-        for family in registry.exported.collect()
-        for sample in family.samples
-        if sample.name.startswith("imagenet_") and not sample.name.endswith("_bucket")
-    }
+from support.exported_metrics import values
 
 
 def test_a_worker_s_figures(registry: Registry) -> None:
