@@ -188,7 +188,7 @@ def show_status(arguments: argparse.Namespace) -> int:
             return exit_codes.SUCCESS
         columns = table.WIDE if arguments.output == "wide" else table.COLUMNS
         rows = [(head, value) for head, read in columns.items() if (value := read(job)) is not None]
-        rows.append(("state", in_words(job)))
+        rows.append(("state", in_words(job).removeprefix("it is ")))
         if (standstill := client.standstill(job)) is not None:
             rows.append(("note", str(standstill)))
         if arguments.output == "wide":

@@ -93,6 +93,7 @@ def test_the_same_verbs_speak_of_a_working_directory(
         out,
         "remaining    2h10m",
         "GPU use      0.9300",
+        "state        Running",
         "no process of this user on this machine runs digits",
         "imagenetctl run FILE",
     )
