@@ -476,13 +476,14 @@ def _waiting_of_job(job: Manifest, pods: Sequence[Manifest]) -> list[WaitingObje
     """Return the waiting pods of a Job, or the Job if it has no pod."""
     if not _conditions(job).keys().isdisjoint({"Complete", "Failed"}) or _is_leaving(job):
         return []
-    if not pods and _is_suspended_by_others(job):
-        held = _condition(job, "Suspended")
-        since = _time_of(held.get("lastTransitionTime") or job["metadata"].get("creationTimestamp"))
-        return [_waiting_object(job, None, QUEUED, _labels(job).get(queue.NAME, ""), since)]
-    if not pods and not job["spec"].get("suspend"):
-        since = _time_of(job["metadata"].get("creationTimestamp"))
-        return [_waiting_object(job, None, NO_PODS, since=since)]
+    if not pods:
+        changed = _condition(job, "Suspended").get("lastTransitionTime")
+        since = _time_of(changed or job["metadata"].get("creationTimestamp"))
+        if _is_suspended_by_others(job):
+            return [_waiting_object(job, None, QUEUED, _labels(job).get(queue.NAME, ""), since)]
+        return (
+            [] if job["spec"].get("suspend") else [_waiting_object(job, None, NO_PODS, since=since)]
+        )
     runs = any(
         pod.get("status", {}).get("phase") == "Running" and not _is_leaving(pod) for pod in pods
     )

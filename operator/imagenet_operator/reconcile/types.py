@@ -382,8 +382,9 @@ class WaitingObject:
         attempt: The attempt of a member; None for an object of the preparation.
         reason: A container's reason, the scheduler's, or one of the constants above.
         message: The explanation of the kubelet or the scheduler, or the name of the queue.
-        since: When it was created, was first not scheduled, got its node, or when its grace period
-            ended; None if its gates are gone and the scheduler has not handled it since.
+        since: When it was created, was suspended or resumed, was first not scheduled, got its node,
+            or when its grace period ended; None if its gates are gone and the scheduler has not
+            handled it since.
         finalizers: What its deletion waits for, beside the node.
         beside_running: Whether another pod of the same Job runs.
     """

@@ -2,8 +2,9 @@
 
 Publishing uploads a sealed dataset. It begins when the dataset is ready, and neither its failure
 nor its duration changes the training. A job that has ended keeps its Job until that ends, or has
-not started for startDeadlineSeconds. On a claim that is attached to one node at a time, it begins
-when the training has ended: its pod could take the volume to a node without room for the workers.
+not started for startDeadlineSeconds; the time in a queue does not count. On a claim that is
+attached to one node at a time, it begins when the training has ended: its pod could take the volume
+to a node without room for the workers.
 
 The upload of a model begins when the job has succeeded, and a failure does not change that. A Job
 that has failed is created again after a wait, which doubles; the next one sends what is missing.
@@ -24,7 +25,13 @@ from imagenet_operator.manifests import dataset, volumes
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import backoff, job_status, suspend, waiting
 from imagenet_operator.reconcile.preparation import missing_protection, node_lost
-from imagenet_operator.reconcile.types import Manifest, Observed, PreparationJob, Refusal
+from imagenet_operator.reconcile.types import (
+    QUEUED,
+    Manifest,
+    Observed,
+    PreparationJob,
+    Refusal,
+)
 from imagenet_spec import stored
 from imagenet_spec.errors import InvalidJob, InvalidTemplate
 from imagenet_spec.names import attempt_folder
@@ -196,6 +203,9 @@ def _why_never_started(
     objects = [item for item in context.observed.waiting if item.role == upload.role]
     wait = waiting.find(objects, context.observed.events or {}, now)
     if wait is None or wait.reason == waiting.CAUSES["Pulling"].reason:
+        return None
+    if any(item.reason == QUEUED and item.message for item in objects):
+        # Another Job would be the last in its queue.
         return None
     if ended is None and not wait.is_error:
         return None

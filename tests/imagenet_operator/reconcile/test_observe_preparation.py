@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from imagenet_operator.manifests import dataset, labels
 from imagenet_operator.reconcile.observe import sort
-from imagenet_operator.reconcile.types import Reference
+from imagenet_operator.reconcile.types import NO_PODS, Reference
 from support.observed_objects import (
     JOB,
     OUT_OF_MEMORY,
@@ -41,6 +43,30 @@ def test_a_job_in_the_middle_of_its_work() -> None:
         False,
     )
     assert found.reference == Reference("Job", "digits-pack", "uid-of-digits-pack")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "since"),
+    [
+        ([], "2026-07-24T10:00:00Z"),
+        ([("Suspended", "False", "2026-07-24T13:00:00Z")], "2026-07-24T13:00:00Z"),
+    ],
+    ids=["created", "resumed"],
+)
+def test_a_job_waits_for_its_pods_since_it_may_have_some(
+    conditions: list[tuple[str, str, str]], since: str
+) -> None:
+    job = pack(
+        {
+            "conditions": [
+                {"type": kind, "status": status, "lastTransitionTime": time}
+                for kind, status, time in conditions
+            ]
+        }
+    )
+    job["metadata"]["creationTimestamp"] = "2026-07-24T10:00:00Z"
+    (waiting,) = sort(JOB, [job]).waiting
+    assert (waiting.reason, waiting.since) == (NO_PODS, datetime.fromisoformat(since))
 
 
 def test_a_jobs_result_is_the_message_of_its_pod() -> None:

@@ -19,9 +19,11 @@ from support.job_stories import (
     condition_of,
     ended_well,
     is_in_attempt,
+    is_over,
     play,
     reasons,
 )
+from support.job_table import BUCKET
 from support.simulated_queue import PREEMPTED, QUEUE, QueuedCluster
 
 HOURS = timedelta(hours=3)
@@ -207,6 +209,47 @@ def test_an_attempt_that_names_no_queue_waits_where_kueue_manages_all() -> None:
     admitted_until(cluster, is_in_attempt(1))
     counts = (cluster.status.restarts, cluster.status.disruptions)
     assert counts == (0, 0)
+
+
+UPLOADS = {
+    "publish": ("DatasetPublished", "Published"),
+    "upload": ("ModelUploaded", "Uploaded"),
+}
+
+
+def ended_before_its_upload(role: str) -> QueuedCluster:
+    """A job that has ended, and of which Kueue holds the upload."""
+    cluster = in_queue(startDeadlineSeconds=900)
+    spec = cluster.document["spec"]
+    if role == "publish":
+        spec["dataset"]["publish"] = {"s3": BUCKET}
+    else:
+        spec["training"]["output"] = {"upload": {"s3": BUCKET}}
+
+    def turn(found: object) -> bool:
+        cluster.admit()
+        cluster.finish_training()
+        upload = cluster.objects.get(("Job", f"digits-{role}"))
+        if upload is not None:
+            upload["spec"]["suspend"] = True
+        return upload is not None and is_over(cluster)
+
+    play(cluster, turn)
+    return cluster
+
+
+@pytest.mark.parametrize("role", UPLOADS)
+def test_an_upload_of_an_ended_job_keeps_its_place_in_the_queue(role: str) -> None:
+    cluster = ended_before_its_upload(role)
+    (job,) = cluster.held()
+    wait(cluster)
+    condition, done = UPLOADS[role]
+    assert condition_of(cluster.status, condition)[:2] == ("False", "Queued")
+    assert cluster.held() == [job]
+    cluster.admit()
+    cluster.settle()
+    assert condition_of(cluster.status, condition)[:2] == ("True", done)
+    assert ended_well(cluster)
 
 
 def relabel(cluster: QueuedCluster, labels: dict[str, str]) -> None:
