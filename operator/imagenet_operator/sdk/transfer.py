@@ -477,11 +477,13 @@ class _Upload:
 
     async def _send_rest(self, name: str, file: FileIO, size: int) -> str:
         """Send what the door has not of a large file, and return the SHA-256 of all of it."""
-        sent = await self._received(name)
+        sent = received = await self._received(name)
         hashed = hashlib.sha256()
         if sent:
-            sent, hashed = await _hash_of(file, min(sent, size), name)
-            there = await self.connection.sums([{"path": self.target(name), "partial": True}])
+            sent, hashed = await _hash_of(file, min(received, size), name)
+            # The request of a connection that was cut a moment ago may still add to it.
+            part = {"path": self.target(name), "partial": True, "length": received}
+            there = await self.connection.sums([part])
             if there != [(sent, hashed.hexdigest())]:
                 sent, hashed = 0, hashlib.sha256()
         self.account.at(name, sent)

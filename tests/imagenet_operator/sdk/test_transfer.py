@@ -24,6 +24,7 @@ from imagenet_spec import tree
 from imagenet_spec.tree import FileError, Tree
 from support.asynchronous import asynchronous
 from support.doors import QUICK, DoorProcess, Way, client_of, door_process
+from support.loopback import free_port
 from support.sentences import assert_says
 
 LARGE = 20 << 20
@@ -264,7 +265,8 @@ async def test_an_interrupt_does_not_wait_until_a_large_file_is_hashed(
 async def test_a_door_that_is_killed_and_started_again_ends_no_transfer(
     claim: Path, source: Path, tmp_path: Path
 ) -> None:
-    doors = [DoorProcess(claim, "--writable")]
+    # The kernel gives it to nobody while no door listens.
+    doors = [DoorProcess(claim, "--writable", port=free_port())]
     port = doors[0].port
 
     def start_again() -> None:
@@ -690,6 +692,38 @@ async def test_a_door_that_says_it_has_what_it_has_not_is_not_believed(
     async with hostile_door(answers) as door:
         with pytest.raises(TransferError):
             await upload(door, source, "", policy=QUICK)
+
+
+@asynchronous
+async def test_what_a_cut_request_still_writes_is_not_sent_again(source: Path) -> None:
+    """The partial file grows between the two questions about it."""
+    content = (source / "large").read_bytes()
+    received, offsets = len(content) // 2, list[int]()
+
+    async def sums(request: web.Request) -> web.Response:
+        (asked,) = await request.json()
+        if "partial" not in asked:
+            return web.Response(body=lines({"error": "none", "reason": "NotFound"}))
+        arrived = content[: asked.get("length", received + 1)]
+        return web.Response(body=lines({"size": len(arrived), "sha256": sha256(arrived)}))
+
+    async def partial(request: web.Request) -> web.Response:
+        if request.method == "GET":
+            return web.json_response({"received": received})
+        offsets.append(int(request.query["offset"]))
+        return web.json_response({"received": offsets[-1] + len(await request.read())})
+
+    answers: dict[str, Handler] = {
+        requests.VOLUME: answer(lines({"writable": True, "free": 1 << 60})),
+        requests.FILES: answer(lines({"end": True})),
+        requests.PARTIAL: partial,
+        requests.SUMS: sums,
+        requests.FINISH: answer(lines({"sha256": sha256(content)})),
+    }
+    async with hostile_door(answers) as door:
+        sent = await upload(door, source / "large", "", policy=QUICK)
+    assert offsets == [received]
+    assert sent.bytes == len(content) - received
 
 
 @asynchronous
