@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from support.loopback import free_port
-from support.processes import wait_until
+from support.processes import DEADLINE_SECONDS, wait_until
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,7 +28,9 @@ def browser() -> Iterator[Browser]:
     program = shutil.which("chromium")
     assert program is not None, "chromium is missing; type: apt-get install chromium"
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        opened = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"], timeout=1000 * DEADLINE_SECONDS
+        )
         yield opened
         opened.close()
 

@@ -84,7 +84,10 @@ def kernel_of(python: str | Path, environment: Mapping[str, str], folder: Path) 
         json.dumps({"argv": command, "display_name": "test", "language": "python"})
     )
     found = KernelSpecManager(kernel_dirs=[str(spec.parent)], ensure_native_kernel=False)
-    manager = KernelManager(kernel_name="test", kernel_spec_manager=found)
+    # By sockets in the folder: a free port may be taken before the kernel binds it.
+    manager = KernelManager(
+        kernel_name="test", kernel_spec_manager=found, transport="ipc", ip=str(folder / "kernel")
+    )
     manager.start_kernel(env=dict(environment), cwd=str(folder))
     client = manager.blocking_client()
     client.start_channels()
@@ -207,11 +210,13 @@ def test_an_interrupt_leaves_a_local_run_alone(local: Callable[..., Any]) -> Non
     with local(train="hold", worker="hold") as (place, kernel):
         kernel.run(f"job = client.submit({str(place.manifest)!r})")
         place.wait_for_pod("digits-r0-worker-0")
+        phase = "client.get('digits').status.phase"
+        wait_until(lambda: kernel.run(phase) == "'Running'", "the status says so")
         shown = kernel.start("print('waits', flush=True)\nclient.wait('digits')")
         assert next(shown)[1]["text"] == "waits\n"
         kernel.interrupt()
         assert error_of([*shown])[-1].startswith("KeyboardInterrupt")
-        assert kernel.run("client.get('digits').status.phase") == "'Running'"
+        assert kernel.run(phase) == "'Running'"
 
 
 def test_metrics_are_a_data_frame(local: Callable[..., Any]) -> None:

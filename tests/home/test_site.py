@@ -22,6 +22,7 @@ from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, Page
 
 from support.pod_subset import REPOSITORY
+from support.processes import DEADLINE_SECONDS
 
 DOCS = REPOSITORY / "docs"
 # Before any program of a page.
@@ -184,6 +185,7 @@ def test_a_link_to_nothing_fails_the_build(tmp_path: Path) -> None:
 def page(browser: Browser, address: str) -> Iterator[Page]:
     """A page in a browser, from which nothing was asked outside the site."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(1000 * DEADLINE_SECONDS)
     context.add_init_script(WATCH)
     opened = context.new_page()
     asked: list[str] = []

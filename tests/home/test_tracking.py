@@ -92,7 +92,9 @@ class TrackedJob(WholeJob):
         def is_there() -> bool:
             assert process.poll() is None, self.logs()
             for log in self.workdir.glob(events):
-                lines = [json.loads(line) for line in log.read_text().splitlines()]
+                # A line that is being written can be seen in part.
+                whole, _, _ = log.read_text().rpartition("\n")
+                lines = [json.loads(line) for line in whole.splitlines()]
                 kinds = {(line["event"], line.get("epoch")) for line in lines}
                 # Steps of the next epoch are lost when it is killed now.
                 wanted = {("validation", number - 1), ("checkpoint", number), ("progress", number)}

@@ -398,7 +398,7 @@ def test_it_says_regularly_that_a_long_sum_is_computed(
 
 
 def test_it_ends_when_nothing_was_asked_for_a_time(folder: Path) -> None:
-    with door_process(folder, "--idle-seconds", "2") as running, client_of(running) as ask:
+    with door_process(folder, "--idle-seconds", "6") as running, client_of(running) as ask:
         assert ask("GET", door.VOLUME).status == 200
         assert running.program.wait() == 0
 

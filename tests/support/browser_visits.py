@@ -11,6 +11,7 @@ import numpy as np
 from playwright.sync_api import Browser, Page
 
 from support.pod_subset import REPOSITORY
+from support.processes import DEADLINE_SECONDS
 
 IMAGES = REPOSITORY / "docs" / "images"
 # Before any program of the page.
@@ -26,6 +27,7 @@ class Visit:
 
     def __init__(self, browser: Browser, **options: Any) -> None:
         context = browser.new_context(viewport={"width": 1200, "height": 900}, **options)
+        context.set_default_timeout(1000 * DEADLINE_SECONDS)
         context.add_init_script(_WATCH)
         self.page: Page = context.new_page()
         self.said: list[str] = []

@@ -242,7 +242,7 @@ class Conformance(ObjectConformance):
         wait_for_phase(driver, "a", "Succeeded")
 
     def test_a_deleted_pod_is_terminating_until_it_has_ended(self, driver: ClusterDriver) -> None:
-        driver.create(pod(driver, "a", STUBBORN))
+        driver.create(pod(driver, "a", STUBBORN, terminationGracePeriodSeconds=5))
         item = wait_for_phase(driver, "a", "Running")
         driver.wait_for_trap("a")
 

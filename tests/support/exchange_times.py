@@ -26,13 +26,19 @@ def assert_half_is_slower(hosts: Sequence[str], process: int) -> None:
     processor that it has used.
     """
     wait_until(lambda: all(_totals(host)[1] for host in hosts), "both train")
-    began, used = time.monotonic(), processor_seconds(process)
-    free = _means(hosts)
-    cores = (processor_seconds(process) - used) / (time.monotonic() - began)
-    with throttled(process, cores / 2):
-        other, slow = _means(hosts)
-    assert free[1] < 1.5 * free[0]
-    assert slow > 1.5 * other
+
+    def is_seen() -> bool:
+        began, used = time.monotonic(), processor_seconds(process)
+        first, second = _means(hosts)
+        cores = (processor_seconds(process) - used) / (time.monotonic() - began)
+        if second >= 1.5 * first:
+            return False
+        with throttled(process, cores / 2):
+            other, slow = _means(hosts)
+        return slow > 1.5 * other
+
+    # Other programs on the machine may slow down either worker for a while.
+    wait_until(is_seen, "alike without a limit, and slower with half of a core")
 
 
 def _totals(host: str) -> tuple[float, float]:

@@ -12,9 +12,9 @@ DEADLINE_SECONDS = 280.0
 """A busy machine takes long; a test has 300 s in all."""
 
 
-def wait_until(condition: Callable[[], T], what: str) -> T:
+def wait_until(condition: Callable[[], T], what: str, seconds: float = DEADLINE_SECONDS) -> T:
     """Wait until a condition gives something true; its value. Fails after a long deadline."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"never happened: {what}"
         time.sleep(0.01)

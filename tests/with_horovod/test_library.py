@@ -31,12 +31,12 @@ import mxnet as mx
 hvd.init()
 for step in range(10):
     assert hvd.allreduce(mx.nd.ones(3), op=hvd.Sum, name="tensor").asnumpy().tolist() == [2] * 3
-    time.sleep(0.1)  # what is measured: nothing to reduce
+    time.sleep(0.5)  # what is measured: nothing to reduce
 """
 
 
 def cycles(folder: Path, **variables: str) -> int:
-    """How many cycles two processes begin that are idle for a second, by Horovod's own timeline."""
+    """How many cycles two processes begin, idle for five seconds, by Horovod's own timeline."""
     timeline = folder / "timeline.json"
     marked = {"HOROVOD_TIMELINE": str(timeline), "HOROVOD_TIMELINE_MARK_CYCLES": "1"}
     run(folder, IDLE, {**marked, "HOROVOD_CYCLE_TIME": "1", **variables})
@@ -51,8 +51,9 @@ def run(folder: Path, script: str, variables: dict[str, str]) -> None:
 
 def test_its_thread_sleeps_until_it_has_something_to_reduce(tmp_path: Path) -> None:
     patched = cycles(tmp_path / "patched", **TEN_MINUTES)
-    assert 10 <= patched <= 40
-    # A thousand on a machine that has nothing else to do.
+    # More than two a step, as long as one process waits for the other, which may lack a processor.
+    assert patched >= 10
+    # Five thousand on a machine that has nothing else to do.
     assert cycles(tmp_path / "as-it-comes") > 2 * patched
 
 

@@ -204,7 +204,7 @@ async def test_silence_is_told_once_with_its_beginning() -> None:
 
 @asynchronous
 async def test_what_was_heard_of_those_that_are_silent_now_stays() -> None:
-    async with serving() as member, sampling(pod(member.port), timeout=1.0) as (sampler, enqueued):
+    async with serving() as member, sampling(pod(member.port), timeout=5.0) as (sampler, enqueued):
         await asked_again(member)
         heard = sampler.latest(KEY, "j")
         member.is_frozen = True

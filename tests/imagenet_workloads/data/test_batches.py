@@ -417,7 +417,16 @@ def test_reads_that_have_not_begun_are_dropped_with_their_epoch(
         server.wait_for_readers()
         # Another thread closes: the reads of the first eight may end.
         closing = threading.Thread(target=training.close)
+        dropped, end = threading.Event(), Wanted.end
+
+        def note(this: Wanted, error: BaseException) -> BaseException:
+            found = end(this, error)
+            dropped.set()
+            return found
+
+        monkeypatch.setattr(Wanted, "end", note)
         closing.start()
+        assert dropped.wait(60)
         server.answers.set()
         closing.join()
         with suppress(DroppedError):

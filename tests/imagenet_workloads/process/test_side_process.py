@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from imagenet_spec.events import Started, to_line
 from imagenet_workloads.process import side_process
-from support.processes import is_running, wait_until
+from support.processes import DEADLINE_SECONDS, is_running, wait_until
 
 RUN = """
 import os, sys, time
@@ -147,14 +146,17 @@ def test_the_pods_variable_starts_imagenet_track(tmp_path: Path) -> None:
     }
     program = (
         "import os, sys\n"
+        "from imagenet_workloads.process import side_process\n"
         "from imagenet_workloads.process.pid1 import run_in_child\n"
+        "side_process.FLUSH_SECONDS = 3600.0\n"
         "sys.exit(run_in_child(lambda: 0, None, dict(os.environ)))"
     )
-    started = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, **variables}, timeout=60, check=False
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        timeout=DEADLINE_SECONDS,
+        check=False,
     )
     assert ended.returncode == 0
-    assert time.monotonic() - started < side_process.FLUSH_SECONDS
     (written,) = (tmp_path / "tensorboard").iterdir()
     assert b"brain.Event:2" in written.read_bytes()

@@ -211,7 +211,7 @@ def test_a_server_that_answers_again_gets_what_it_missed(
     ending = threading.Event()
     thread = threading.Thread(target=follower(tmp_path, secret).follow, args=(ending,))
     thread.start()
-    wait_until(lambda: server.requests, "it was tried")
+    wait_until(lambda: "tracking waits" in caplog.text, "it was tried in vain")
     server.mode = "works"
     # The training ends, so it does not wait for its next try.
     ending.set()

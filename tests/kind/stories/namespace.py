@@ -245,7 +245,7 @@ class StoryNamespace:
             is_former = any(part in pod for part in former)
             return pod if before and file in before and not is_former else ""
 
-        found = wait_until(holds, f"a {role} is held before {file or 'its file'}")
+        found = wait_until(holds, f"a {role} is held before {file or 'its file'}", SECONDS)
         # Kubernetes may not have heard of it yet.
         self.wait_for_phase(found, "Running")
         return found

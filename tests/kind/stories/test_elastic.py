@@ -73,7 +73,10 @@ def test_a_job_shrinks_and_grows(
     assert workers(status) == 2
     assert status["training"]["attempt"] == 2
     assert (status["restarts"], status["disruptions"]) == (0, 1)
-    assert {"Shrunk", "Growing", "Grown"} <= reasons(story)
+    story.kubectl.wait_until(
+        "events",
+        lambda events: {"Shrunk", "Growing", "Grown"} <= {one["reason"] for one in events.values()},
+    )
     # Training goes on, to the next epoch's end at most, while a checkpoint has no name.
     resumed = story.result(status)["resumedFrom"]
     assert re.search("/attempts/r1/checkpoints/epoch-000[45]-", resumed)
@@ -92,8 +95,3 @@ def wait_for_sigterm(story: StoryNamespace) -> None:
         return all("deletionTimestamp" in pod["metadata"] for pod in pods.values())
 
     story.kubectl.wait_until("pods", signalled, selector=f"{OF_JOB},{ROLE}=worker")
-
-
-def reasons(story: StoryNamespace) -> set[str]:
-    """The reasons of the events of the story's namespace."""
-    return {event["reason"] for event in story.kubectl.all("events")}

@@ -34,7 +34,8 @@ def test_the_notes_of_the_chart_lead_to_a_trained_model(
     ready, test, listed = commands_of(Release(cluster).notes())
 
     terminal.type(ready)
-    ended = terminal.ended(test)
+    # Helm itself waits for five minutes.
+    ended = terminal.ended(f"{test} --timeout 9m")
 
     assert ended.returncode == 0
     assert " is Succeeded: " in ended.stdout
@@ -48,7 +49,7 @@ def test_a_job_that_cannot_start_is_explained(
 ) -> None:
     release.upgrade(
         "--set=pods.preparationImage.repository=localhost:9/no-such-image",
-        "--set=tests.timeoutSeconds=90",
+        "--set=tests.timeoutSeconds=200",
     )
     _, test, _ = commands_of(release.notes())
 

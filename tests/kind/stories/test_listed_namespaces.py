@@ -61,6 +61,7 @@ def test_a_namespace_that_comes_back_is_watched_again(
         release.upgrade(both)
         elsewhere.apply(played())
         elsewhere.wait_until("imagenetjobs", is_seen)
+        operator.kubectl.wait_until("pods", lambda pods: len(pods) == 1, selector=operator.selector)
         (before,) = operator.pods()
 
     elsewhere.wait_until("namespaces", lambda namespaces: name not in namespaces)

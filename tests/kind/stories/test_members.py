@@ -92,8 +92,10 @@ def test_a_member_that_exceeds_its_storage_is_charged_and_named(story: StoryName
 
     status = story.wait_for_condition("Succeeded")
     assert (status["restarts"], status["disruptions"]) == (1, 0)
-    said = [item["message"] for item in story.kubectl.all("events")]
-    assert any("raise the limit of ephemeral-storage" in message for message in said)
+    advice = "raise the limit of ephemeral-storage"
+    story.kubectl.wait_until(
+        "events", lambda events: any(advice in event["message"] for event in events.values())
+    )
 
 
 def test_a_hang_is_caught_by_the_progress_deadline(digits_story: StoryNamespace) -> None:

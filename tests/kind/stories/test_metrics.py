@@ -15,7 +15,7 @@ import yaml
 
 from kind.cluster import Cluster
 from kind.conftest import OPERATOR
-from kind.kubectl import Kubectl
+from kind.kubectl import SECONDS, Kubectl
 from kind.prometheus.server import Prometheus
 from kind.stories.jobs import CLAIM, Manifest, held, played, trained
 from kind.stories.namespace import StoryNamespace
@@ -82,7 +82,7 @@ def scrape_roles(
         prometheus.scrape([*operator.all("pods"), *namespace.all("pods")])
         return set(roles) <= {series.get("role", "") for series in prometheus.answer(ROLES)}
 
-    wait_until(rates_are_known, f"{roles} are scraped")
+    wait_until(rates_are_known, f"{roles} are scraped", SECONDS)
 
 
 def wait_for_answers(prometheus: Prometheus, questions: list[str]) -> None:
@@ -94,7 +94,7 @@ def wait_for_answers(prometheus: Prometheus, questions: list[str]) -> None:
         return not unanswered
 
     try:
-        wait_until(all_are_answered, "every query has an answer")
+        wait_until(all_are_answered, "every query has an answer", SECONDS)
     finally:
         print("not answered:", *unanswered, sep="\n")
 

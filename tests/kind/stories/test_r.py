@@ -5,6 +5,7 @@ from __future__ import annotations
 import yaml
 
 from kind.cluster import Cluster
+from kind.kubectl import SECONDS
 from kind.run import R
 from kind.stories.namespace import EXAMPLES, StoryNamespace, make_digits, member_nodes
 from support.processes import wait_until
@@ -21,7 +22,9 @@ def test_r_goes_on_after_the_loss_of_a_worker(story: StoryNamespace, cluster: Cl
     story.kubectl.apply(job)
     volume = story.folder / "alexnet-digits-dataset"
 
-    wait_until(lambda: any(volume.glob("jobs/*/attempts/r0/epoch-0002.keras")), "two epochs")
+    wait_until(
+        lambda: any(volume.glob("jobs/*/attempts/r0/epoch-0002.keras")), "two epochs", SECONDS
+    )
     cluster.kill_program(story.kubectl.get("pods", "alexnet-digits-r0-worker-1"))
     status = story.wait_for_condition("Succeeded", "alexnet-digits")
 

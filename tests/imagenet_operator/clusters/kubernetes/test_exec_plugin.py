@@ -113,13 +113,13 @@ async def test_a_token_is_replaced_before_it_expires(
         api = TokenServer(tmp_path, server)
         api.plugin.answer(token="one", lifetime=lifetime)
         async with Client(api.connection) as client:
-            api.clock.now += after - 2
+            api.clock.now += after - 20
             await client.get(PODS)
             assert len(api.plugin.runs) == 1
 
             api.token = "two"
             api.plugin.answer(token="two", lifetime=lifetime)
-            api.clock.now += 2
+            api.clock.now += 20
             await client.get(PODS)
 
             assert len(api.plugin.runs) == 2

@@ -42,9 +42,9 @@ async def test_pods_that_wait_for_their_turn_are_not_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All creates together take longer than one may, and none of them does."""
-    monkeypatch.setattr(clients, "REQUEST_SECONDS", 1.5)
+    monkeypatch.setattr(clients, "REQUEST_SECONDS", 4.0)
     async with cluster_of_one() as harness:
-        harness.server.faults.append(slow(0.4))
+        harness.server.faults.append(slow(1.0))
         await harness.server.add(large())
         await harness.settle()
 

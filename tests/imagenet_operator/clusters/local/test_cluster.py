@@ -193,8 +193,10 @@ def test_a_wake_while_nothing_waits_is_not_lost(driver: LocalDriver) -> None:
 
 def test_a_pod_that_ended_unseen_is_a_change(driver: LocalDriver) -> None:
     """It is collected while another is created, after the reconcile has observed."""
-    driver.create(pod(driver, "a", "exit 0"))
+    go_on = driver.folder / "go-on"
+    driver.create(pod(driver, "a", f"until test -e {go_on}; do sleep 0.02; done"))
     driver.observe()
+    go_on.touch()
     os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
     driver.create(pod(driver, "b", FOREVER))
 

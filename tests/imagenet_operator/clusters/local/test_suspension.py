@@ -80,9 +80,8 @@ def test_a_suspended_training_leaves_no_decoder(tmp_path: Path) -> None:
         with closing(LocalCluster(machine, lambda _: None, lambda *_: None)) as cluster:
 
             def show(view: View) -> None:
-                """Suspend the job once it decodes."""
-                del view
-                if not decoders:
+                """Suspend the job once it trains: its decoders start earlier, one by one."""
+                if not decoders and view.sample is not None and view.sample.phase == "training":
                     decoders.extend(decoders_of("suspended-r0-worker-0", tmp_path))
                 if decoders:
                     run.job = suspended(run.job)

@@ -18,6 +18,7 @@ from imagenet_workloads.prepare.source import Notes
 from imagenet_workloads.prepare.sources.opening import open_remote, sample_size
 from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, download
 from support.file_server import Fault, FileServer, Handler, basic
+from support.processes import wait_until
 from support.sentences import says
 
 CONTENT = bytes(range(256)) * 40
@@ -153,6 +154,7 @@ def test_a_server_that_does_not_answer_in_time(server: FileServer, over: threadi
     words = r"/x\.tar: the server does not answer in time, in 8 tries"
     with pytest.raises(WorkloadError, match=words):
         blob_of(server)
+    wait_until(lambda: len(server.requests) >= 8, "the server has read all tries")
     assert len(server.requests) == 8
 
 
