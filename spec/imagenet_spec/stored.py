@@ -220,7 +220,7 @@ def _adapter(model: type[Model], name: str) -> TypeAdapter[Any]:
 
 @cache
 def _status_schema() -> schema.Schema:
-    return schema.of_model(Status, defaults=False)
+    return schema.of_model(Status, has_defaults=False)
 
 
 def _merged(former: Any, understood: Any, new: Any, node: schema.Schema) -> Any:

@@ -56,7 +56,7 @@ def definition() -> Manifest:
                     "storage": True,
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": list(COLUMNS),
-                    "schema": {"openAPIV3Schema": root_schema()},
+                    "schema": {"openAPIV3Schema": root_schema(has_descriptions=True)},
                 }
             ],
         },

@@ -74,8 +74,9 @@ def render() -> dict[str, str]:
     columns = ", ".join(column["name"] for column in crd.COLUMNS if "priority" not in column)
     pages: dict[str, list[str]] = {}
     contents = []
+    nodes = root_schema(has_descriptions=True)["properties"]
     for model, root in ((ImageNetJobSpec, "spec"), (Status, "status")):
-        for path, description, section in _sections(model, root, root_schema()["properties"][root]):
+        for path, description, section in _sections(model, root, nodes[root]):
             page = _page(path)
             if page not in pages and page != _INDEX:
                 section = f"# {path}\n\n{_NOTICE}\n{section}"

@@ -62,7 +62,6 @@ class Model(BaseModel):
         alias_generator=to_camel,
         validate_by_alias=True,
         validate_by_name=True,
-        use_attribute_docstrings=True,
     )
 
     rules: ClassVar[tuple[Rule, ...]] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
@@ -335,8 +336,9 @@ class ImageNetJob(Model):
     )
 
 
-def root_schema() -> dict[str, Any]:
-    """Return the schema of an ImageNetJob."""
+def root_schema(*, has_descriptions: bool = False) -> dict[str, Any]:
+    """Return the schema of an ImageNetJob, with the sentences of its fields or without."""
+    of_model = partial(schema.of_model, has_descriptions=has_descriptions)
     return {
         "type": "object",
         "description": " ".join((ImageNetJob.__doc__ or "").split()),
@@ -348,11 +350,11 @@ def root_schema() -> dict[str, Any]:
             "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
             "spec": {
                 "description": "The desired state.",
-                **schema.of_model(ImageNetJobSpec),
+                **of_model(ImageNetJobSpec),
             },
             "status": {
                 "description": "What the operator reports.",
-                **schema.of_model(Status, defaults=False),
+                **of_model(Status, has_defaults=False),
             },
         },
         "x-kubernetes-validations": [schema.of_rule(rule) for rule in ImageNetJob.rules],

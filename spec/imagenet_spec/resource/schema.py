@@ -10,8 +10,13 @@ The format: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
@@ -27,23 +32,31 @@ INT32_MAXIMUM = 2**31 - 1
 _LENGTHS = {"string": "Length", "array": "Items", "object": "Properties"}
 
 
-def of_model(model: type[Model], defaults: bool = True) -> Schema:
+def of_model(
+    model: type[Model], *, has_defaults: bool = True, has_descriptions: bool = False
+) -> Schema:
     """Return the schema of a model and all models in it.
 
     Args:
         model: The model.
-        defaults: Whether the API server fills in defaults, as in `spec` but not in `status`.
+        has_defaults: Whether the API server fills in defaults, as in `spec` but not in `status`.
+        has_descriptions: Whether fields have their sentences, which are read from the source.
     """
+    below = partial(of_model, has_defaults=has_defaults, has_descriptions=has_descriptions)
     hints = get_type_hints(model, include_extras=True)
+    sentences = _sentences(model) if has_descriptions else {}
     properties = {}
     for name, field in model.model_fields.items():
-        described = describe(field, hints[name])
-        node = _node(hints[name], defaults)
+        node = _node(hints[name], below)
         default = field.get_default(call_default_factory=True)
         is_filled = not field.is_required() and not is_default_when_read(field)
-        if defaults and is_filled and default is not None:
+        if has_defaults and is_filled and default is not None:
             node["default"] = _plain(default)
-        properties[field.alias or name] = {"description": described, **node}
+        if has_descriptions:
+            measured = unit(hints[name])
+            words = f"{sentences[name]} Unit: {measured}." if measured else sentences[name]
+            node = {"description": words, **node}
+        properties[field.alias or name] = node
     required = [
         field.alias or name for name, field in model.model_fields.items() if field.is_required()
     ]
@@ -99,11 +112,26 @@ def is_default_when_read(field: FieldInfo) -> bool:
     return any(isinstance(mark, DefaultWhenRead) for mark in field.metadata)
 
 
-def describe(field: FieldInfo, hint: Any) -> str:
-    """Return a field's description in one line, with its unit."""
-    text = " ".join((field.description or "").split()).replace("``", "`")
-    measured = unit(hint)
-    return f"{text} Unit: {measured}." if measured else text
+def _sentences(model: type[Model]) -> dict[str, str]:
+    """Return the docstring below each field in one line, also of the models above it.
+
+    pydantic's `use_attribute_docstrings` would read the source whenever the models are imported,
+    which takes a third of that time.
+    """
+    found = {}
+    for parent in reversed(model.__mro__):
+        if parent.__module__ != Model.__module__ and issubclass(parent, Model):
+            for field, text in pairwise(_classes(parent.__module__)[parent.__name__].body):
+                match field, text:
+                    case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(words))):
+                        found[name] = " ".join(words.split()).replace("``", "`")
+    return found
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
 def unit(hint: Any) -> str | None:
@@ -112,9 +140,10 @@ def unit(hint: Any) -> str | None:
     return next((mark.name for mark in metadata if isinstance(mark, Unit)), None)
 
 
-def _node(hint: Any, defaults: bool) -> Schema:
+def _node(hint: Any, below: Callable[[type[Model]], Schema]) -> Schema:
+    """Return the schema of a type; `below` gives that of a model."""
     inner, metadata = unwrapped(hint)
-    node = _typed(inner, defaults)
+    node = _typed(inner, below)
     for mark in metadata:
         node.update(_constraint(node["type"], mark))
     if node["type"] == "integer":
@@ -144,7 +173,7 @@ _SCALARS: dict[Any, Schema] = {
 }
 
 
-def _typed(hint: Any, defaults: bool) -> Schema:
+def _typed(hint: Any, below: Callable[[type[Model]], Schema]) -> Schema:
     if hint in _SCALARS:
         return dict(_SCALARS[hint])
     origin, arguments = get_origin(hint), get_args(hint)
@@ -153,15 +182,15 @@ def _typed(hint: Any, defaults: bool) -> Schema:
     if origin is tuple:
         return {
             "type": "array",
-            "items": _node(arguments[0], defaults),
+            "items": _node(arguments[0], below),
             "x-kubernetes-list-type": "atomic",
         }
     if origin is dict and arguments[1] is Any:
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     if origin is dict:
-        return {"type": "object", "additionalProperties": _node(arguments[1], defaults)}
+        return {"type": "object", "additionalProperties": _node(arguments[1], below)}
     if isinstance(hint, type) and issubclass(hint, Model):
-        return of_model(hint, defaults)
+        return below(hint)
     raise TypeError(f"{hint} has no structural schema")
 
 
