@@ -1,8 +1,8 @@
 """`imagenetctl`: the command line for ImageNetJobs, with or without a cluster.
 
 Each command is a module of this package, and those that only start a program of the workloads are
-one, `programs`. An `ImageNetJobError` becomes one message and an exit code. Any other exception is
-a bug and keeps its traceback.
+one, `programs`. Only the module of the command that is typed is imported. An `ImageNetJobError`
+becomes one message and an exit code. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -11,34 +11,12 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import version
 
-from imagenet_operator.cli import (
-    bench,
-    check,
-    compare,
-    completion,
-    demo,
-    doctor,
-    exit_codes,
-    init,
-    jobs,
-    logs,
-    networks,
-    places,
-    programs,
-    render,
-    report,
-    run,
-    scale,
-    submit,
-    tracking,
-    transfers,
-    validate,
-)
-from imagenet_operator.cli.arguments import CommandParser
-from imagenet_operator.cli.dashboard import command as dashboard
+from imagenet_operator.cli import completion, exit_codes
+from imagenet_operator.cli.arguments import CommandParser, Commands
 from imagenet_operator.cli.interrupts import as_ctrl_c
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.sdk.errors import JobEnded, NotFound, Timeout
@@ -87,26 +65,49 @@ _EXAMPLES = """examples:
 """
 
 
-_VERBS = (
-    submit.add_parser,
-    jobs.add_list,
-    jobs.add_status,
-    logs.add_parser,
-    jobs.add_wait,
-    jobs.add_suspend,
-    jobs.add_resume,
-    jobs.add_delete,
-    jobs.add_events,
-    transfers.add_upload,
-    transfers.add_download,
-    report.add_parser,
-    dashboard.add_parser,
-)
-"""What declares the verbs of jobs, on a cluster and on this machine."""
+_VERBS: Mapping[str, str] = {
+    "submit": "submit.add_parser",
+    "list": "jobs.add_list",
+    "status": "jobs.add_status",
+    "logs": "logs.add_parser",
+    "wait": "jobs.add_wait",
+    "suspend": "jobs.add_suspend",
+    "resume": "jobs.add_resume",
+    "delete": "jobs.add_delete",
+    "events": "jobs.add_events",
+    "upload": "transfers.add_upload",
+    "download": "transfers.add_download",
+    "report": "report.add_parser",
+    "dashboard": "dashboard.command.add_parser",
+}
+"""The verbs of jobs, on a cluster and on this machine: the function that declares each."""
+
+_COMMANDS: Mapping[str, str] = {
+    "demo": "demo.add_parser",
+    "init": "init.add_parser",
+    "check": "check.add_parser",
+    "validate": "validate.add_parser",
+    "run": "run.add_parser",
+    **_VERBS,
+    "compare": "compare.add_parser",
+    "scale": "scale.add_parser",
+    "bench": "bench.add_parser",
+    "render": "render.add_parser",
+    "predict": "programs.add_predict",
+    "dataset": "programs.add_dataset",
+    "ledger": "programs.add_ledger",
+    "verify": "programs.add_verify",
+    "export": "programs.add_export",
+    "tracking": "tracking.add_tracking",
+    "tensorboard": "tracking.add_tensorboard",
+    "networks": "networks.add_parser",
+    "doctor": "doctor.add_parser",
+}
+"""All but the completion, which has to know them all."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser with all commands."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser with a command, or with all if there is none of this name."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Prepare image archives and train networks, one manifest a job.",
@@ -119,33 +120,21 @@ def build_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
     )
-    for add in (
-        demo.add_parser,
-        init.add_parser,
-        check.add_parser,
-        validate.add_parser,
-        run.add_parser,
-        *_VERBS,
-        compare.add_parser,
-        scale.add_parser,
-        bench.add_parser,
-        render.add_parser,
-        programs.add_predict,
-        programs.add_dataset,
-        programs.add_ledger,
-        programs.add_verify,
-        programs.add_export,
-        tracking.add_tracking,
-        tracking.add_tensorboard,
-        networks.add_parser,
-        doctor.add_parser,
-    ):
-        add(subparsers)
-    completion.add_parser(subparsers, parser)
+    _declare(subparsers, _COMMANDS, command)
+    if command not in _COMMANDS:
+        completion.add_parser(subparsers, parser)
     return parser
 
 
-def build_plugin_parser() -> argparse.ArgumentParser:
+def _declare(subparsers: Commands, declared: Mapping[str, str], command: str | None) -> None:
+    """Add a command to a parser, or all of them if there is none of this name."""
+    names = [command] if command is not None and command in declared else declared
+    for name in names:
+        module, _, function = declared[name].rpartition(".")
+        getattr(import_module(f"{__package__}.{module}"), function)(subparsers)
+
+
+def build_plugin_parser(command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of `kubectl imagenet`: the verbs, on the cluster unless --workdir says."""
     parser = argparse.ArgumentParser(
         prog=PLUGIN,
@@ -156,26 +145,31 @@ def build_plugin_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
     )
-    for add in _VERBS:
-        add(subparsers)
+    _declare(subparsers, _VERBS, command)
+    # The verbs import it, too.
+    from imagenet_operator.cli.places import ON_CLUSTER
+
     for verb in subparsers.choices.values():
-        verb.set_defaults(**{places.ON_CLUSTER: True})
+        verb.set_defaults(**{ON_CLUSTER: True})
         verb.epilog = (verb.epilog or "").replace(f"{PROGRAM} ", f"{PLUGIN} ")
     return parser
 
 
 def kubectl_main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb of `kubectl imagenet`; return its exit code."""
-    return _run(build_plugin_parser(), arguments)
+    return _run(build_plugin_parser, arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    return _run(build_parser(), arguments)
+    return _run(build_parser, arguments)
 
 
-def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
-    parsed = parser.parse_args(arguments)
+def _run(
+    build: Callable[[str | None], argparse.ArgumentParser], arguments: Sequence[str] | None
+) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    parsed = build(given[0] if given else None).parse_args(given)
     try:
         with as_ctrl_c():
             code: int = parsed.run(parsed)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from imagenet_operator.cli import exit_codes, programs
 from imagenet_operator.cli.arguments import path
 from imagenet_operator.cli.interrupts import Interrupts, as_ctrl_c
-from imagenet_operator.cli.main import build_parser, main
+from imagenet_operator.cli.main import build_parser, build_plugin_parser, main
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from support.processes import wait_until
@@ -47,6 +48,22 @@ def test_the_overall_help_names_every_command_with_an_example() -> None:
 
     for command in COMMANDS:
         assert f"imagenetctl {command}" in text
+
+
+@pytest.mark.parametrize("build", [build_parser, build_plugin_parser])
+def test_a_command_alone_is_declared_as_among_all(
+    build: Callable[[str | None], argparse.ArgumentParser],
+) -> None:
+    for name, among_all in commands_of(build(None)).items():
+        alone = commands_of(build(name))
+        if name != "completion":
+            assert alone.keys() == {name}
+        assert alone[name].format_help() == among_all.format_help()
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    (found,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    return dict(found.choices)
 
 
 def test_every_exit_code_is_documented() -> None:
