@@ -9,6 +9,7 @@ is used but the CRD itself.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, cast
@@ -149,9 +150,15 @@ def _program(expression: str) -> celpy.Runner:
 
 
 def _holds(expression: str, value: Any, before: Any) -> bool:
-    activation = {"self": json_to_cel(value)}
-    if before is not None:
-        activation["oldSelf"] = json_to_cel(before)
+    return _evaluated(expression, json.dumps(value), json.dumps(before))
+
+
+@cache
+def _evaluated(expression: str, value: str, before: str) -> bool:
+    """Evaluate a rule of JSON; most parts of a manifest are those of another one, too."""
+    activation = {"self": json_to_cel(json.loads(value))}
+    if before != "null":
+        activation["oldSelf"] = json_to_cel(json.loads(before))
     return bool(_program(expression).evaluate(activation))
 
 
