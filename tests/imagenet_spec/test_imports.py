@@ -37,3 +37,14 @@ def test_a_pods_program_does_without_what_only_the_operator_has() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "--network" in ended.stdout
+
+
+def test_a_rule_needs_the_compiled_module_of_its_library_alone() -> None:
+    code = (
+        "import sys; from imagenet_spec.rules import Rule, broken; "
+        "print(len([*broken([Rule('self == 1.0', '')], 2.0)]), *sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    broken, *loaded = ended.stdout.split()
+    assert broken == "1"
+    assert not {"typer", "rich", "prompt_toolkit", "pygments"}.intersection(loaded)
