@@ -26,7 +26,7 @@ TYPED := spec/imagenet_spec operator/imagenet_operator operator/imagenetjob \
 	workloads/imagenet_workloads tests benchmarks images website
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal --durations=20
-# ONE_IN=8 PART=1 runs an eighth of the tests of the strategies, or of those with the mark `costly`.
+# ONE_IN=16 PART=1 runs a sixteenth of the tests of the strategies, or of those marked `costly`.
 SOME = $(if $(ONE_IN),--one-in $(ONE_IN) --part $(or $(PART),0))
 SOME_COSTLY = $(if $(ONE_IN),--costly-one-in $(ONE_IN) --part $(or $(PART),0))
 STRATEGY_ENVIRONMENTS := $(foreach name,horovod tensorflow pytorch,.venv-$(name)/.installed)
@@ -296,7 +296,7 @@ test-kueue: $(INSTALLED) $(HELM) $(GO) ## Run the stories of queues on a kind cl
 test-fresh-machine: ## Run `make demo` and `make test` on a bare Debian 12 and 13 (as root; needs debootstrap)
 	$(PYTHON) tests/fresh_machine/run.py
 
-test-pythons: ## Run the demo and the tests that a Python could break on Python 3.12 to 3.14 (PYTHONS=3.13 ONE_IN=8: an eighth)
+test-pythons: ## Run the demo and the tests that a Python could break on Python 3.12 to 3.14 (PYTHONS=3.13 ONE_IN=16: a sixteenth)
 	$(PYTHON) tests/pythons/run.py $(PYTHONS) $(if $(ONE_IN),--one-in $(ONE_IN))
 
 chaos: $(INSTALLED) ## Play 10,000 schedules of random faults against the operator

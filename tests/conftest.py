@@ -29,12 +29,12 @@ settings.load_profile("untimed")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--one-in", type=int, default=1, help="run one of so many tests, by name")
     parser.addoption("--part", type=int, default=0, help="which of these parts (default: 0)")
-    parser.addoption("--costly-one-in", type=int, default=1, help="the same, of the costly alone")
+    parser.addoption("--costly-one-in", type=int, default=1, help="of the costly alone, as few")
     parser.addoption("--within", type=float, help="begin no test after so many seconds")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "costly: takes minutes of processor time")
+    config.addinivalue_line("markers", "costly: takes long, alone or with its parameters")
     if config.getoption("--within"):
         config.pluginmanager.register(Within(config.getoption("--within")))
 
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     part: int = config.getoption("--part")
     parts: int = config.getoption("--one-in")
     costly = sorted(item.nodeid for item in items if item.get_closest_marker("costly"))
-    costly_parts: int = config.getoption("--costly-one-in")
+    costly_parts: int = max(parts, config.getoption("--costly-one-in"))
     wanted = set(costly[part % costly_parts :: costly_parts])
 
     def is_wanted(item: pytest.Item) -> bool:

@@ -235,6 +235,7 @@ def never_starts_again(patch: Patch) -> None:
     patch.setattr(training, "between_attempts", only_once)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("bug", "kinds", "operators", "invariant"),
     [

@@ -16,6 +16,7 @@ WITH_A_TIMEOUT = 8
 """A seed whose gang times out before it is admitted, if that time counts."""
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kinds", [faults.SEEN_BESIDE_KUEUE, faults.BESIDE_KUEUE])
 @pytest.mark.parametrize("part", [0, 1])
 def test_no_invariant_is_violated(part: int, kinds: Sequence[Fault]) -> None:

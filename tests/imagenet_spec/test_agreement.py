@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -193,6 +194,7 @@ def refused(document: dict[str, Any], stored: dict[str, Any] | None = None) -> s
     return {found.path for found in validate(document, stored) if found.stage == "schema"}
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=70)
 @given(manifests())
 def test_the_verdict_is_that_of_the_crd(document: dict[str, Any]) -> None:
@@ -203,6 +205,7 @@ def test_the_verdict_is_that_of_the_crd(document: dict[str, Any]) -> None:
     assert by_crd & by_models or not by_crd
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=70)
 @given(
     manifests().filter(lambda document: not validate(document)),
@@ -216,6 +219,7 @@ def test_the_verdict_on_an_update_is_that_of_the_crd(
     assert refused(after, before) == problem_paths(SCHEMA, after, before)
 
 
+@pytest.mark.costly
 @settings(deadline=None, max_examples=40)
 @given(manifests().filter(lambda document: not validate(document)))
 def test_good_manifests_break_no_rule_one_by_one(document: dict[str, Any]) -> None:

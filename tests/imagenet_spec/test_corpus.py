@@ -43,6 +43,7 @@ def test_validate_finds_exactly_the_problems_of_an_update(case: Case) -> None:
     assert _found(validate(update, stored)) == set(case.problems)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "case", [case for case in cases("good", "bad") if not case.paths("document")], ids=str
 )
@@ -51,6 +52,7 @@ def test_the_crd_alone_refuses_the_same_fields(case: Case) -> None:
     assert set(found) == case.paths("schema")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("case", cases("updates"), ids=str)
 def test_the_crd_alone_refuses_the_same_changes(case: Case) -> None:
     stored, update = _documents(case)

@@ -4,12 +4,15 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from support.pod_subset import REPOSITORY
 
 FOLDER = REPOSITORY / "tests" / "imagenet_workloads" / "train"
 SKIPPED = re.compile(r"\b(skipped|xfailed|deselected|error)")
 
 
+@pytest.mark.costly
 def test_the_tests_of_train_pass_without_any_framework() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", "-v", FOLDER],

@@ -62,6 +62,7 @@ def remote(
             yield {"http": {"files": [file], "secretName": "keys", **cache}}, keys
 
 
+@pytest.mark.costly
 def test_it_trains_and_leaves_no_trace_of_the_keys(
     remote: tuple[dict[str, Any], dict[str, str]], tmp_path: Path
 ) -> None:

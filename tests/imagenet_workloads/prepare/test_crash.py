@@ -35,6 +35,7 @@ def expected(source: Path, tmp_path: Path) -> dict[str, bytes]:
     return contents(prepare(source, tmp_path / "expected", *OPTIONS))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("first", [1, 2])
 def test_a_kill_at_any_moment_leaves_only_whole_files(
     first: int, source: Path, expected: dict[str, bytes], tmp_path: Path

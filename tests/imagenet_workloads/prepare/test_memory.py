@@ -68,6 +68,7 @@ def write_zip_of_empty_images(path: Path, images: int) -> Path:
 WRITERS = {"tar": write_empty_images, "zip": write_zip_of_empty_images}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("archive", "validation"), [("tar", "0"), ("tar", "50"), ("zip", "50")])
 def test_index_takes_at_most_32_bytes_an_image(
     archive: str, validation: str, tmp_path: Path

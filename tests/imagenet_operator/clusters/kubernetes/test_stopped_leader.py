@@ -211,6 +211,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> PacedClock:
     return made
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("points", GROUPS, ids=range(len(GROUPS)))
 def test_no_pod_is_created_twice_wherever_the_leader_is_stopped(
     points: list[Point], clock: PacedClock
