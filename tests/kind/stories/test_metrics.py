@@ -147,5 +147,6 @@ def for_all(query: str) -> str:
     return re.sub(r"\$(namespace|job)\b", ".*", query.replace("$__rate_interval", "1m"))
 
 
-# No worker of this story keeps the others waiting, so none has the series.
-QUESTIONS = [query for query in questions() if "straggler_ratio" not in query]
+# No worker of this story keeps the others waiting, and none has a GPU, so none has these series.
+ABSENT = re.compile("straggler_ratio|gpu_utilization_ratio")
+QUESTIONS = [query for query in questions() if not ABSENT.search(query)]
