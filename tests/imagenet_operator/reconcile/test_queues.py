@@ -252,6 +252,16 @@ def test_an_upload_of_an_ended_job_keeps_its_place_in_the_queue(role: str) -> No
     assert ended_well(cluster)
 
 
+@pytest.mark.parametrize("role", UPLOADS)
+def test_an_upload_that_is_held_without_a_queue_is_given_up(role: str) -> None:
+    """The next one has the queue that the job has then."""
+    cluster = ended_before_its_upload(role)
+    (job,) = cluster.held()
+    del job["metadata"]["labels"][queue.NAME]
+    wait(cluster)
+    assert job not in cluster.held()
+
+
 def relabel(cluster: QueuedCluster, labels: dict[str, str]) -> None:
     """Label a job, suspend it and resume it."""
     cluster.document["metadata"]["labels"] = labels
