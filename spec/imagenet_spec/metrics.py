@@ -30,7 +30,7 @@ class MetricType(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Metric:
     """One metric.
 

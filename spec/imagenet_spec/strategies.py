@@ -6,13 +6,12 @@ may differ in size; the workloads, by which module of `rendezvous` the members f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _AMONG = ("", "LOCAL_", "CROSS_")
 
 
-@dataclass(frozen=True)
-class Strategy:
+class Strategy(NamedTuple):
     """The descriptor of one strategy.
 
     Attributes:

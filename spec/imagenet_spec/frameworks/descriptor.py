@@ -8,7 +8,6 @@ a folder of the workloads (`imagenet-train --framework NAME`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, get_args
 
@@ -35,8 +34,7 @@ class Family(NamedTuple):
     millions: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, repr=False)
-class Images:
+class Images(NamedTuple):
     """The container images of one framework.
 
     Attributes:
@@ -48,8 +46,7 @@ class Images:
     gpu: str
 
 
-@dataclass(frozen=True, repr=False)
-class GPUCode:
+class GPUCode(NamedTuple):
     """The GPU code in the build of a framework that its GPU image has.
 
     Attributes:
@@ -83,8 +80,7 @@ class GPUCode:
         return f"{oldest[0]}.{oldest[1]} {newest}"
 
 
-@dataclass(frozen=True, repr=False)
-class LocalEnvironment:
+class LocalEnvironment(NamedTuple):
     """A Python environment beside imagenetctl's own, for local runs.
 
     Attributes:
@@ -98,8 +94,7 @@ class LocalEnvironment:
     target: str
 
 
-@dataclass(frozen=True, repr=False)
-class StrategySupport:
+class StrategySupport(NamedTuple):
     """How a framework trains with one strategy.
 
     Attributes:
@@ -110,7 +105,7 @@ class StrategySupport:
         environment: The environment of a local run, if it is not the framework's.
     """
 
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = MappingProxyType({})
     one_gpu_a_process: bool = False
     environment: LocalEnvironment | None = None
 
@@ -118,8 +113,7 @@ class StrategySupport:
 _BY_NAME: Mapping[str, Option] = {item.name: item for item in OPTIONS}
 
 
-@dataclass(frozen=True, repr=False)
-class Framework:
+class Framework(NamedTuple):
     """The descriptor of one framework.
 
     A job or a command line with something that the framework lacks is rejected, because the program
@@ -160,11 +154,11 @@ class Framework:
     without_dependencies: str = ""
     needs_python: str = ""
     count_gpus: str = ""
-    gpu_code: GPUCode = field(default_factory=GPUCode)
+    gpu_code: GPUCode = GPUCode()
     network_prefix: str | None = None
     environment: LocalEnvironment | None = None
     lacks: tuple[str, ...] = ()
-    lacks_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lacks_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     lacks_grey_augmentations: tuple[str, ...] = ()
     normalizes_on_gpu: bool = False
     memory_variable: str | None = None

@@ -16,9 +16,7 @@ from imagenet_spec.names import CHECKSUM
 MOST_SIZES = 8
 """Entries of --image-sizes, at most: each may compile the network once more."""
 
-
-_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-_CHECKSUM = re.compile(CHECKSUM)
+_NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
 
 
 class ImageSize(NamedTuple):
@@ -116,7 +114,7 @@ def switch(text: str) -> bool:
 def number(text: str) -> float:
     """Read a finite number."""
     # float() takes more than numbers ("1_0", " 7", "٣", "nan").
-    if not _NUMBER.fullmatch(text):
+    if not re.fullmatch(_NUMBER, text):
         raise ArgumentTypeError(f"{text!r} is not a number")
     value = float(text)
     if not math.isfinite(value):
@@ -265,7 +263,7 @@ def colour_shape(text: str) -> tuple[int, int, int]:
 
 def checksum(text: str) -> str:
     """Read a checksum of a file: sha256:DIGITS or md5:DIGITS."""
-    if not _CHECKSUM.fullmatch(text):
+    if not re.fullmatch(CHECKSUM, text):
         raise ArgumentTypeError(f"{text!r} is neither sha256:DIGITS nor md5:DIGITS")
     return text
 

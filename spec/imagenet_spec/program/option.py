@@ -2,7 +2,7 @@
 
 The attribute's name is the option's (`lr_factor` is `--lr-factor`). argparse's arguments are made
 from the declaration, and a program's command line is written by it. Groups of options have no repr,
-because every program of a pod waits while they are made.
+and no equality unless they are compared, because every program of a pod waits while they are made.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from imagenet_spec.names import camel_case
 
@@ -22,8 +22,7 @@ Group = TypeVar("Group")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, repr=False)
-class Option:
+class Option(NamedTuple):
     """One option.
 
     Its default never changes: images of other releases have it, and pods are not told a value that
@@ -95,7 +94,7 @@ def options_of(group: type[Any]) -> Iterator[Option]:
         yield Option(item.name, item.default, **declared)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Program:
     """A program of the pods.
 
@@ -114,7 +113,7 @@ class Program:
         for item in options_of(group):
             if not item.programs or self.name in item.programs:
                 needed = item.name in self.required
-                yield dataclasses.replace(item, default=MISSING) if needed else item
+                yield item._replace(default=MISSING) if needed else item
 
     @cached_property
     def options(self) -> tuple[Option, ...]:

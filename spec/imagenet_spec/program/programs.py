@@ -30,7 +30,7 @@ _PREPROCESSING = "dataset.preprocessing"
 _FILE: dict[str, Any] = {"read": kinds.path, "metavar": "FILE", "below": IMAGENET_SOURCE}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlannedOptions:
     """The place of a dataset."""
 
@@ -44,7 +44,7 @@ class PlannedOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DatasetOptions:
     """What the dataset holds: another value makes another dataset."""
 
@@ -118,7 +118,7 @@ class DatasetOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CheckOptions:
     """What another run may change."""
 
@@ -151,7 +151,7 @@ class CheckOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SampleOptions:
     """The images that are decoded."""
 
@@ -169,7 +169,7 @@ class SampleOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunOptions:
     """What decides the speed alone."""
 
@@ -189,7 +189,7 @@ class RunOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class VerifyOptions:
     """A dataset that is sealed already."""
 
@@ -208,7 +208,7 @@ class VerifyOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PublishOptions:
     """A folder in a bucket."""
 
@@ -237,7 +237,7 @@ class PublishOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SlotsOptions:
     """The processes of a pod."""
 
@@ -258,7 +258,7 @@ class SlotsOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrackOptions:
     """Where the events of a job go."""
 
@@ -282,7 +282,7 @@ class TrackOptions:
     once: bool = option(False, "send what the logs have now, and end", bool)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DoorOptions:
     """What is served, and for how long."""
 
@@ -318,7 +318,7 @@ class DoorOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PredictOptions:
     """What classifies the images, and what is printed."""
 

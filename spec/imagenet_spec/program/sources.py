@@ -60,7 +60,7 @@ _boxes = partial(
 )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class VolumeOptions:
     """A folder of class folders, or a tar or zip of class folders or class archives."""
 
@@ -95,7 +95,7 @@ class VolumeOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SyntheticOptions:
     """Generated images instead of a source; the first three options go together."""
 
@@ -132,7 +132,7 @@ class ServedFile:
     query_key: str | None = option(None, "of the Secret with the query of its URL", kinds.text)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HttpOptions:
     """The login is in $IMAGENET_CREDENTIALS/username and /password."""
 
@@ -196,7 +196,7 @@ class HttpOptions:
     http_bounding_boxes: tuple[str, ...] = _boxes(metavar="NAME")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class S3Options:
     """The keys are in $IMAGENET_CREDENTIALS/AWS_ACCESS_KEY_ID and /AWS_SECRET_ACCESS_KEY."""
 
@@ -260,7 +260,7 @@ class S3Options:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HuggingFaceOptions:
     """The token is in $IMAGENET_CREDENTIALS/HF_TOKEN."""
 
@@ -288,7 +288,7 @@ class HuggingFaceOptions:
     hf_max_requests: int | None = _max_requests()
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KaggleOptions:
     """The key is in $IMAGENET_CREDENTIALS/KAGGLE_API_TOKEN, or in /username and /key."""
 
@@ -319,7 +319,7 @@ class KaggleOptions:
     kaggle_max_requests: int | None = _max_requests()
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PreparedOptions:
     """Make a dataset of smaller images or of another format.
 
@@ -333,7 +333,7 @@ class PreparedOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CacheOptions:
     """The volume where imagenet-fetch stores the files of a server or a bucket."""
 
@@ -376,7 +376,7 @@ _PATTERN = "a pattern of their paths in the source, such as '{}/**'; may be repe
 _LIST = "a file in the source, each line the end of an image's path"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LayoutOptions:
     """By default, each of these is found by the whole listing."""
 

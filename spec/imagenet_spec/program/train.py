@@ -61,7 +61,7 @@ WITHOUT_VALIDATION = ("benchmark", "test_io", "max_batches")
 INITIALIZERS = ("default", "xavier", "msra", "orthogonal", "normal", "uniform", "one", "zero")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PresetOptions:
     """Defaults that go together; an explicit option wins over them."""
 
@@ -75,7 +75,7 @@ class PresetOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModelOptions:
     """What is trained."""
 
@@ -162,7 +162,7 @@ class ModelOptions:
     top_k: int = option(0, "also log the top-k accuracy for this k; 0 is off", kinds.count)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OptimizerOptions:
     """How weights move."""
 
@@ -277,7 +277,7 @@ class OptimizerOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DataOptions:
     """What it is trained on."""
 
@@ -438,7 +438,7 @@ EVERY_SECONDS = 600.0
 STALLS_PER_INTERVAL = 200
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OutputOptions:
     """What remains, and from where to go on."""
 
@@ -511,7 +511,7 @@ class OutputOptions:
     monitor: int = option(0, "log statistics of weights every N batches; 0 is off", kinds.count)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClusterOptions:
     """How workers come and stay together."""
 
@@ -551,7 +551,7 @@ class ClusterOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Options:
     """The whole command line of a worker, in its groups."""
 

@@ -18,8 +18,8 @@ from imagenet_workloads.train.worker import explain_memory
 
 HAS = Framework("Plain", (), {}, {}, Images("plain:1", "plain:1"))
 PLAIN = FrameworkDescription(HAS, "plain", "frameworks.plain", "kv_store", {})
-MIRRORING = replace(PLAIN, has=replace(HAS, memory_variable="MIRROR=1"))
-CHECKPOINTING = replace(PLAIN, has=replace(HAS, memory_option="activation_checkpointing"))
+MIRRORING = replace(PLAIN, has=HAS._replace(memory_variable="MIRROR=1"))
+CHECKPOINTING = replace(PLAIN, has=HAS._replace(memory_option="activation_checkpointing"))
 
 FRAMEWORK = """
 import gc
