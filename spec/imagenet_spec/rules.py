@@ -55,7 +55,10 @@ def broken(rules: Iterable[Rule], value: Any, stored: Any = None) -> Iterator[Ru
     rules = [rule for rule in rules if stored is not None or not rule.is_of_updates]
     if not rules:
         return
-    context = _cel().Context({"self": value, "oldSelf": stored}, {"isSorted": _is_sorted})
+    # `isSorted` is Kubernetes' own addition to CEL's functions on lists.
+    context = _cel().Context(
+        {"self": value, "oldSelf": stored}, {"isSorted": lambda items: items == sorted(items)}
+    )
     for rule in rules:
         try:
             holds = _program(rule.cel).execute(context)
@@ -63,11 +66,6 @@ def broken(rules: Iterable[Rule], value: Any, stored: Any = None) -> Iterator[Ru
             holds = False
         if not holds:
             yield rule
-
-
-def _is_sorted(items: list[Any]) -> bool:
-    """Kubernetes' own addition to CEL's functions on lists."""
-    return items == sorted(items)
 
 
 @cache

@@ -185,7 +185,8 @@ def _constructed(model: type[Model], value: Any) -> Any:
     fields = {}
     for name, field in model.model_fields.items():
         stored = given.get(field.alias or name)
-        inner = _model_of(field.annotation)
+        types = (field.annotation, *get_args(field.annotation))
+        inner = next((t for t in types if isinstance(t, type) and issubclass(t, Model)), None)
         errors: set[str] = set()
         if stored is not None:
             try:
@@ -203,14 +204,6 @@ def _constructed(model: type[Model], value: Any) -> Any:
         else:
             fields[name] = None if inner is None else _constructed(inner, {})
     return model.model_construct(**fields)
-
-
-def _model_of(annotation: Any) -> type[Model] | None:
-    """Return the model that a field of this type holds; None if it holds another type."""
-    for kind in (annotation, *get_args(annotation)):
-        if isinstance(kind, type) and issubclass(kind, Model):
-            return kind
-    return None
 
 
 @cache

@@ -7,7 +7,7 @@ A model has the type, constraint, default and description of each field. The CRD
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -79,10 +79,13 @@ class OneOf(Model):
     """Fields that go with any kind."""
 
     @classmethod
-    def kinds(cls) -> tuple[str, ...]:
-        """Return the kinds' names in a manifest, in the order of the class."""
-        fields = cls.model_fields.items()
-        return tuple(field.alias or name for name, field in fields if name not in cls.beside)
+    def kinds(cls) -> dict[str, Any]:
+        """Return the type of each kind by its name in a manifest, in the order of the class."""
+        return {
+            field.alias or name: get_args(field.annotation)[0]
+            for name, field in cls.model_fields.items()
+            if name not in cls.beside
+        }
 
     @property
     def given(self) -> dict[str, Model]:

@@ -38,7 +38,10 @@ def rules() -> Iterator[Rule]:
     yield _ordered_reader()
     yield _image_record_iter()
     for framework in FRAMEWORKS.values():
-        yield from (_only_for(framework, rule) for rule in _rules_of(framework))
+        # True for jobs of other frameworks.
+        elsewhere = f"self.framework != '{framework.name}'"
+        for rule in _rules_of(framework):
+            yield replace(rule, cel=f"{elsewhere} || ({rule.cel})")
 
 
 def _rules_of(framework: Framework) -> Iterator[Rule]:
@@ -61,16 +64,8 @@ def _rules_of(framework: Framework) -> Iterator[Rule]:
     yield from rules_of(framework.name).training
 
 
-def _only_for(framework: Framework, rule: Rule) -> Rule:
-    """Return a rule that is also true for jobs of other frameworks."""
-    return replace(
-        rule,
-        cel=f"self.framework != '{framework.name}' || ({rule.cel})",
-    )
-
-
 def _or(has: Callable[[Framework], bool], remedy: str) -> str:
-    """Return a remedy, and as an alternative the frameworks for which a condition is true."""
+    """Add to a remedy the frameworks for which a condition is true, as an alternative."""
     names = [name for name, framework in FRAMEWORKS.items() if has(framework)]
     if not names:
         return remedy
@@ -80,7 +75,6 @@ def _or(has: Callable[[Framework], bool], remedy: str) -> str:
 
 def _networks(framework: Framework) -> Rule:
     known, prefix = list(framework.networks), framework.network_prefix
-
     has = [f"self.model.network in {known}"]
     if prefix:
         has.append(f"self.model.network.startsWith('{prefix}')")
@@ -125,15 +119,11 @@ def _optimizers(framework: Framework) -> Rule:
 
 def _precisions(framework: Framework) -> Rule:
     lacking = framework.lacks_precisions
-
-    def explain(training: Any) -> tuple[str, str]:
-        return precision_problem(framework, training.precision)
-
     return Rule(
         cel=f"!has(self.precision) || !(self.precision in {list(lacking)})",
         message=f"cannot be {' or '.join(lacking)} with the framework {framework.name}",
         field="precision",
-        explain=explain,
+        explain=lambda training: precision_problem(framework, training.precision),
     )
 
 
@@ -151,16 +141,14 @@ def precision_problem(framework: Framework, precision: str) -> tuple[str, str]:
 
 def _ordered_reader() -> Rule:
     lacking = ONLY_IMAGE_RECORD_ITER
-
-    def explain(training: Any) -> tuple[str, str]:
-        found = changed(training.augmentation, lacking)
-        return f"Ordered has no {none_of(found)}", "remove it, or write reader: ImageRecordIter"
-
     return Rule(
         cel=f"!has(self.reader) || self.reader != 'Ordered' || ({unchanged_cel(lacking)})",
         message=f"must not be Ordered with these in augmentation: {listed(lacking)}",
         field="reader",
-        explain=explain,
+        explain=lambda training: (
+            f"Ordered has no {none_of(changed(training.augmentation, lacking))}",
+            "remove it, or write reader: ImageRecordIter",
+        ),
     )
 
 
@@ -189,19 +177,14 @@ def _image_record_iter() -> Rule:
 
 def _readers(framework: Framework) -> Rule:
     known = list(framework.readers)
-
-    def explain(training: Any) -> tuple[str, str]:
-        reader = training.reader
-        return (
-            f"{framework.name} has no {reader}",
-            _or(lambda other: reader in other.readers, f"write {' or '.join(known)}"),
-        )
-
     return Rule(
         cel=f"!has(self.reader) || self.reader in {known}",
         message=f"must be {' or '.join(known)} with the framework {framework.name}",
         field="reader",
-        explain=explain,
+        explain=lambda training: (
+            f"{framework.name} has no {training.reader}",
+            _or(lambda other: training.reader in other.readers, f"write {' or '.join(known)}"),
+        ),
     )
 
 
@@ -265,16 +248,15 @@ def _options(framework: Framework) -> Rule:
     lacking = [item.flag for item in framework.lacks_options]
     pattern = f"^--({'|'.join(flag.removeprefix('--') for flag in lacking)})(=|$)"
 
-    def repeated(training: Any) -> list[str]:
-        return [text.partition("=")[0] for text in training.extra_args if re.match(pattern, text)]
-
     def explain(training: Any) -> tuple[str, str]:
-        option = repeated(training)[0]
-
-        def has(other: Framework) -> bool:
-            return option not in [item.flag for item in other.lacks_options]
-
-        return f"{framework.name} has no {option}", _or(has, "remove it")
+        texts = (text for text in training.extra_args if re.match(pattern, text))
+        option = next(texts).partition("=")[0]
+        return (
+            f"{framework.name} has no {option}",
+            _or(
+                lambda other: option not in [item.flag for item in other.lacks_options], "remove it"
+            ),
+        )
 
     return Rule(
         cel=(f"!has(self.extraArgs) || !self.extraArgs.exists(text, text.matches('{pattern}'))"),
@@ -301,12 +283,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def unchanged_cel(names: Iterable[str], augmentation: str = "self.augmentation") -> str:
-    """Return the CEL expression that fields have their defaults.
-
-    Args:
-        names: The Python names of the fields.
-        augmentation: The place of the augmentation.
-    """
+    """Return the CEL expression that fields, by their Python names, have their defaults."""
     clauses = []
     for name in names:
         field = Augmentation.model_fields[name]

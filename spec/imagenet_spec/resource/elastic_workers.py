@@ -43,21 +43,13 @@ DEFAULT_POLICY = ElasticPolicy()
 
 
 def policy(training: Any) -> ElasticPolicy:
-    """Return when the number of workers of an elastic job changes.
-
-    Args:
-        training: `spec.training`.
-    """
+    """Return when the number of workers changes, by `spec.training` of an elastic job."""
     given: ElasticPolicy | None = training.workers.elastic
     return given or DEFAULT_POLICY
 
 
 def is_elastic(training: Any) -> bool:
-    """Whether attempts may differ in their number of workers.
-
-    Args:
-        training: `spec.training`.
-    """
+    """Whether attempts may differ in their number of workers, by `spec.training`."""
     return training.workers.min_replicas is not None
 
 
@@ -65,19 +57,12 @@ def worker_counts(training: Any) -> tuple[int, ...]:
     """Return the numbers of workers that an attempt may have, in ascending order.
 
     Without `minReplicas` it is `replicas`, and so it is for a stored job that has no such number.
-
-    Args:
-        training: `spec.training`.
     """
     workers = training.workers
     if not is_elastic(training):
         return (workers.replicas,)
-    counts = tuple(
-        number
-        for number in _dividing(training)
-        if workers.min_replicas <= number <= workers.replicas
-    )
-    return counts or (workers.replicas,)
+    span = range(workers.min_replicas, workers.replicas + 1)
+    return tuple(number for number in _dividing(training) if number in span) or (workers.replicas,)
 
 
 def _dividing(training: Any) -> tuple[int, ...]:

@@ -130,7 +130,9 @@ def _parsed(texts: tuple[str, ...]) -> tuple[list[_Finding], list[_Finding], dic
         if option not in _OPTIONS:
             # Another rule refuses those that the operator sets.
             if option not in OPERATOR_OPTIONS:
-                unknown.append((f"imagenet-train has no {option}", _nearest(option)))
+                near = difflib.get_close_matches(option, _OPTIONS, n=1)
+                hint = f"write {near[0]}" if near else "see imagenet-train --help"
+                unknown.append((f"imagenet-train has no {option}", hint))
             # Whatever follows may be its value.
             if not equals and rest and not rest[0].startswith("-"):
                 rest.pop(0)
@@ -144,11 +146,6 @@ def _parsed(texts: tuple[str, ...]) -> tuple[list[_Finding], list[_Finding], dic
             wrong.append(problem)
         given[option] = value
     return unknown, wrong, given
-
-
-def _nearest(option: str) -> str | None:
-    near = difflib.get_close_matches(option, _OPTIONS, n=1)
-    return f"write {near[0]}" if near else "see imagenet-train --help"
 
 
 def _value_problem(option: str, text: str) -> _Finding | None:

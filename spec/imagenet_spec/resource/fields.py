@@ -146,6 +146,7 @@ Replicas = Annotated[int, Ge(1), Le(REPLICAS_MAXIMUM)]
 Seconds = Annotated[int, Ge(1), Le(INT32_MAXIMUM), Unit("seconds")]
 Fraction = Annotated[float, Ge(0), Le(1)]
 Speed = Annotated[float, Ge(0), Unit("images per second")]
+Spent = Annotated[float, Ge(0), Unit("seconds")]
 
 _Side = Annotated[int, Ge(1), Le(8192)]
 

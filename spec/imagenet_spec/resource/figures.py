@@ -19,7 +19,7 @@ from pydantic.alias_generators import to_camel
 
 from imagenet_spec import metrics
 from imagenet_spec.resource.base import Manifest, Model, Unit
-from imagenet_spec.resource.fields import COUNT_MAXIMUM, Fraction, LongCount, Speed
+from imagenet_spec.resource.fields import COUNT_MAXIMUM, Fraction, LongCount, Speed, Spent
 
 
 class Combine(StrEnum):
@@ -195,9 +195,6 @@ class Accuracy(Model):
         ),
     ] = None
     """The accuracy on all validation images, after the last complete epoch."""
-
-
-Spent = Annotated[float, Ge(0), Unit("seconds")]
 
 
 class TrainingFigures(Model):

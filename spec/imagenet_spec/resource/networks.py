@@ -91,14 +91,9 @@ def own_side(network: str) -> int:
     return max(USUAL_SIDE, family_of(network).smallest)
 
 
-def _smallest_cel() -> str:
-    picky = {name: family.smallest for name, family in NETWORKS.items() if family.smallest > 1}
-    table = ", ".join(f"'{name}': {side}" for name, side in picky.items())
-    return (
-        f"{_THREE_NUMBERS} || !(self.network in {list(picky)})"
-        " || [self.imageShape[1], self.imageShape[2]].all(side,"
-        f" side >= {{{table}}}[self.network])"
-    )
+_SMALLEST = {name: family.smallest for name, family in NETWORKS.items() if family.smallest > 1}
+_HAS_NO_SMALLEST_CEL = f"!(self.network in {list(_SMALLEST)})"
+_SMALLEST_CEL = str(_SMALLEST) + "[self.network]"
 
 
 def _explain_name(model: Network) -> tuple[str, str]:
@@ -140,9 +135,7 @@ def _all_sizes_cel(field: str, condition: Callable[[str], str]) -> str:
 def _size_rules(field: str) -> tuple[Rule, ...]:
     """Return the rules that the network can take the sizes of a field."""
     fixed = [name for name, family in NETWORKS.items() if family.has_fixed_input]
-    picky = {name: family.smallest for name, family in NETWORKS.items() if family.smallest > 1}
-    table = ", ".join(f"'{name}': {side}" for name, side in picky.items())
-    large_enough = _all_sizes_cel(field, lambda size: f"{size} >= {{{table}}}[self.network]")
+    large_enough = _all_sizes_cel(field, lambda size: f"{size} >= {_SMALLEST_CEL}")
     one_side = _all_sizes_cel(
         field, lambda size: f"({size} <= {SMALL_IMAGE}) == (self.imageShape[1] <= {SMALL_IMAGE})"
     )
@@ -157,7 +150,7 @@ def _size_rules(field: str) -> tuple[Rule, ...]:
             ),
         ),
         Rule(
-            cel=f"!has(self.{field}) || !(self.network in {list(picky)}) || {large_enough}",
+            cel=f"!has(self.{field}) || {_HAS_NO_SMALLEST_CEL} || {large_enough}",
             message="is too small for the network",
             field=field,
             explain=lambda model: (
@@ -236,7 +229,11 @@ class Network(Model):
             ),
         ),
         Rule(
-            cel=_smallest_cel(),
+            cel=(
+                f"{_THREE_NUMBERS} || {_HAS_NO_SMALLEST_CEL}"
+                " || [self.imageShape[1], self.imageShape[2]].all(side,"
+                f" side >= {_SMALLEST_CEL})"
+            ),
             message="is too small for the network",
             field="imageShape",
             explain=lambda model: (

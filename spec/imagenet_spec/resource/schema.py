@@ -24,11 +24,11 @@ from pydantic import AwareDatetime
 from pydantic.fields import FieldInfo
 
 from imagenet_spec.resource.base import DefaultWhenRead, MapList, Model, Unit
+from imagenet_spec.resource.fields import INT32_MAXIMUM
 from imagenet_spec.rules import Rule
 
 Schema = dict[str, Any]
 
-INT32_MAXIMUM = 2**31 - 1
 _LENGTHS = {"string": "Length", "array": "Items", "object": "Properties"}
 
 

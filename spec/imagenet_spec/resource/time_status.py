@@ -9,9 +9,7 @@ from typing import Annotated, Final, Literal
 from annotated_types import Ge
 
 from imagenet_spec.resource.base import Model, Unit
-from imagenet_spec.resource.fields import COUNT_MAXIMUM, Fraction, Time
-
-Spent = Annotated[float, Ge(0), Unit("seconds")]
+from imagenet_spec.resource.fields import COUNT_MAXIMUM, Fraction, Spent, Time
 
 JobPhase = Literal[
     "queued", "queueing", "fetching", "preparing", "suspended", "pulling", "training", "restarting"

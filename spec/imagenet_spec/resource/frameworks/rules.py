@@ -9,11 +9,6 @@ from typing import Any
 from imagenet_spec.rules import Rule
 
 
-def _none(training: Any, given: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    del training, given
-    return ()
-
-
 @dataclass(frozen=True)
 class FrameworkRules:
     """What one framework refuses.
@@ -26,4 +21,6 @@ class FrameworkRules:
     """
 
     training: tuple[Rule, ...] = ()
-    contradictions: Callable[[Any, Mapping[str, str]], Iterable[tuple[str, str]]] = _none
+    contradictions: Callable[[Any, Mapping[str, str]], Iterable[tuple[str, str]]] = (
+        lambda training, given: ()
+    )

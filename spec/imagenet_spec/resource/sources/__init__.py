@@ -6,8 +6,6 @@ tables below, by which the rest of the operator knows it (docs/add-a-source.md).
 
 from __future__ import annotations
 
-from typing import get_args, get_type_hints
-
 from imagenet_spec.program.sources import Layout
 from imagenet_spec.resource.base import OneOf
 from imagenet_spec.resource.sources import layout as layouts
@@ -76,16 +74,7 @@ class Source(OneOf):
         return fields
 
 
-def _sources() -> dict[str, type[SourceFields]]:
-    hints = get_type_hints(Source)
-    return {
-        field.alias or name: next(iter(get_args(hints[name])))
-        for name, field in Source.model_fields.items()
-        if name not in Source.beside
-    }
-
-
-SOURCES: dict[str, type[SourceFields]] = _sources()
+SOURCES: dict[str, type[SourceFields]] = Source.kinds()
 """A kind's name in a manifest → its fields."""
 
 DATASET_RULES: tuple[Rule, ...] = (

@@ -6,8 +6,6 @@ A new strategy adds its module and one field here. The tables below are derived 
 
 from __future__ import annotations
 
-from typing import get_args, get_type_hints
-
 from imagenet_spec.resource.base import OneOf
 from imagenet_spec.resource.strategies.distributed_data_parallel import DistributedDataParallel
 from imagenet_spec.resource.strategies.fields import StrategyFields
@@ -59,15 +57,7 @@ class Strategy(OneOf):
         return [StrategyFields(), *(one for one in given if isinstance(one, StrategyFields))]
 
 
-def _strategies() -> dict[str, type[StrategyFields]]:
-    hints = get_type_hints(Strategy)
-    return {
-        field.alias or name: next(iter(get_args(hints[name])))
-        for name, field in Strategy.model_fields.items()
-    }
-
-
-STRATEGIES: dict[str, type[StrategyFields]] = _strategies()
+STRATEGIES: dict[str, type[StrategyFields]] = Strategy.kinds()
 """A strategy's name in a manifest → its fields."""
 
 TRAINING_RULES: tuple[Rule, ...] = tuple(
@@ -76,13 +66,8 @@ TRAINING_RULES: tuple[Rule, ...] = tuple(
 """The rules of all strategies for `spec.training`."""
 
 
-def _devices_cel() -> str:
-    expression = StrategyFields.devices_cel
-    for kind, fields in STRATEGIES.items():
-        if fields.devices_cel != StrategyFields.devices_cel:
-            expression = f"(has(self.strategy.{kind}) ? {fields.devices_cel} : {expression})"
-    return expression
-
-
-DEVICES_CEL = _devices_cel()
+DEVICES_CEL = StrategyFields.devices_cel
 """The number of devices of a worker that share a batch: CEL over `spec.training`."""
+for _kind, _fields in STRATEGIES.items():
+    if _fields.devices_cel != StrategyFields.devices_cel:
+        DEVICES_CEL = f"(has(self.strategy.{_kind}) ? {_fields.devices_cel} : {DEVICES_CEL})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from annotated_types import Ge, Le
 
@@ -27,8 +27,8 @@ class DistributedDataParallel(StrategyFields):
             message="must be workers.gpus: each process has one GPU",
             field="strategy.distributedDataParallel.processesPerWorker",
             explain=lambda training: (
-                f"{_given(training)} processes cannot share {training.workers.gpus} GPUs: each"
-                " has one",
+                f"{training.strategy.distributed_data_parallel.processes_per_worker} processes"
+                f" cannot share {training.workers.gpus} GPUs: each has one",
                 f"remove it, or write {training.workers.gpus}",
             ),
         ),
@@ -45,8 +45,3 @@ class DistributedDataParallel(StrategyFields):
     def devices(self, gpus: int) -> int:
         """Return the number of processes: each has one GPU, or computes on the CPU."""
         return gpus or self.processes(gpus)
-
-
-def _given(training: Any) -> int | None:
-    strategy = training.strategy.distributed_data_parallel
-    return None if strategy is None else strategy.processes_per_worker

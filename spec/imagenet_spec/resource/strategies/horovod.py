@@ -21,6 +21,12 @@ _ONE_GPU_A_PROCESS = [
 _NOT_GIVEN = f"!has(self.strategy.horovod) || !has({_SLOTS})"
 
 
+def _explain_slots(training: Any) -> tuple[str, str]:
+    gpus, slots = training.workers.gpus, training.strategy.horovod.slots_per_worker
+    divisors = [str(number) for number in range(1, gpus + 1) if gpus % number == 0]
+    return f"{gpus} GPUs are not divisible by {slots} slots", f"write one of {', '.join(divisors)}"
+
+
 class Rendezvous(Model):
     """The pod where the processes of an attempt exchange their addresses."""
 
@@ -43,10 +49,7 @@ class Horovod(StrategyFields):
             cel=f"{_NOT_GIVEN} || {_SLOTS} < 1 || self.workers.gpus % {_SLOTS} == 0",
             message="must divide workers.gpus, so that every slot gets the same number",
             field="strategy.horovod.slotsPerWorker",
-            explain=lambda training: (
-                f"{training.workers.gpus} GPUs are not divisible by {_given(training)} slots",
-                f"write one of {', '.join(map(str, _divisors(training.workers.gpus)))}",
-            ),
+            explain=_explain_slots,
         ),
         Rule(
             # If they are not divisible, the rule above reports it.
@@ -76,12 +79,3 @@ class Horovod(StrategyFields):
     def devices(self, gpus: int) -> int:
         """Return the greater of slots and GPUs: a slot may have several GPUs, or none."""
         return max(gpus, self.processes(gpus))
-
-
-def _given(training: Any) -> int | None:
-    horovod = training.strategy.horovod
-    return None if horovod is None else horovod.slots_per_worker
-
-
-def _divisors(count: int) -> list[int]:
-    return [number for number in range(1, count + 1) if count % number == 0]
