@@ -220,11 +220,9 @@ def all_epochs(runs: Sequence[Run]) -> list[Epoch]:
 
 @dataclass(frozen=True)
 class Account:
-    """The account of a job's time, `status.time`, as numbers.
+    """The account of a job's time, `status.time`, from its creation on; in seconds since 1970.
 
     Attributes:
-        begin: The creation of the job, in seconds since 1970.
-        end: The end of the counted time, likewise.
         phases: Seconds by phase.
         gpu_hours: The hours in which members had nodes, times their GPUs.
     """

@@ -38,7 +38,6 @@ class Problem:
         return self.path.startswith("spec.") and "template" in self.path.split(".")
 
     def __str__(self) -> str:
-        """Join path, message and hint to one line."""
         place = f"{self.path}: " if self.path else ""
         remedy = f"; {self.hint}" if self.hint else ""
         text = f"{place}{self.message}{remedy}"
@@ -84,12 +83,7 @@ class InvalidJob(ImageNetJobError):  # noqa: N818 - the reason of the Failed con
 
 
 class InvalidTemplate(ImageNetJobError):  # noqa: N818 - the reason of the Failed condition
-    """A pod template sets a field that the operator owns, or cannot be merged.
-
-    Attributes:
-        path: The field, as in ``spec.training.workers.template.spec``.
-        message: What is wrong, and what to write instead.
-    """
+    """A pod template sets a field that the operator owns, or cannot be merged."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")

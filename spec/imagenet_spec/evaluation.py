@@ -47,9 +47,8 @@ class Evaluation:
     """The content of evaluation.json; `index` is an image's position in the validation split.
 
     Attributes:
-        job: The job's name; empty without one.
         epoch: The finished epochs of the model.
-        classes: The classes' names by label.
+        classes: The names by label.
         words: What people call each class; empty texts if unknown.
         labels: (images,), the class of each image, from 0.
         predictions: (images,), the likeliest class by the model.
@@ -75,20 +74,17 @@ class Evaluation:
 
     @property
     def images(self) -> int:
-        """The number of validation images."""
         return len(self.labels)
 
     @property
     def right(self) -> int:
-        """The number of right predictions."""
         return sum(map(eq, self.labels, self.predictions))
 
     def label_probability(self, index: int) -> float:
-        """Return the probability of an image's label, 0..1."""
+        """From 0 to 1, as the following."""
         return self.label_probabilities[index] / CERTAIN
 
     def prediction_probability(self, index: int) -> float:
-        """Return the probability of an image's prediction, 0..1."""
         return self.prediction_probabilities[index] / CERTAIN
 
 
@@ -102,7 +98,6 @@ class ClassAccuracy:
 
     @property
     def accuracy(self) -> float | None:
-        """The share, 0..1; None without images."""
         return self.right / self.images if self.images else None
 
 
@@ -116,7 +111,7 @@ class Confusion:
 
 
 def accuracy_by_class(evaluation: Evaluation) -> list[ClassAccuracy]:
-    """Return the accuracy of each class, by label."""
+    """Return the accuracies by label."""
     images = Counter(evaluation.labels)
     right = Counter(_pairs(evaluation, right=True))
     return [

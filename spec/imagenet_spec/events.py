@@ -31,12 +31,9 @@ class Started:
 
     Attributes:
         attempt: the N of attempts/rN.
-        epoch: The first epoch, from 0.
-        batch: The finished batches of that epoch.
-        resumed_from: The checkpoint's folder; None at the beginning.
+        batch: The finished batches of `epoch`.
+        resumed_from: The checkpoint's folder.
         training: The identity of the training, which its attempts share.
-        images_per_epoch: The training images.
-        dataset_key: The key of the dataset; None without one.
         parameters: The values of the options that decide what is trained, by option.
     """
 
@@ -64,8 +61,7 @@ class Progress:
     """A display interval ends.
 
     Attributes:
-        epoch: The current epoch, from 0.
-        batch: The finished batches of it.
+        batch: The finished batches of `epoch`.
         images_per_second: The speed of this worker over the interval.
         loss: The mean over the epoch's training images so far, in nats.
         top1: accuracy over the same, 0..1; top5 likewise.
@@ -91,7 +87,6 @@ class EpochFinished:
     """An epoch ends.
 
     Attributes:
-        epoch: from 0.
         images_per_second: The speed over the epoch, summed over the workers.
         loss: The mean over its training images, in nats.
         top1: accuracy over the same, 0..1; top5 likewise.
@@ -117,7 +112,6 @@ class Validated:
     """The validation after an epoch ends.
 
     Attributes:
-        epoch: The finished epoch, from 0.
         images: over all workers.
         top1: The accuracy, 0..1; top5 likewise.
         loss: The mean, in nats.
@@ -162,7 +156,6 @@ class Finished:
     Attributes:
         epochs: The trained epochs: all that were planned, or fewer after early stopping.
         top1: The accuracy of the model's validation, 0..1; None without validation images.
-        top5: likewise.
         images_per_second: The speed of this attempt, summed over the workers; None if it trained no
             image.
         seconds: The time of rank 0 by phase.
@@ -364,10 +357,7 @@ def _whole(text: str) -> int:
 
 
 def _checked(field: "dataclasses.Field[Any]", value: object) -> Any:
-    """Return the value if its JSON type fits the field's annotation.
-
-    That is a text, a number, or texts or numbers by name.
-    """
+    """Return the value if its JSON type fits the field's annotation, which is not nested."""
     if "dict" in str(field.type):
         wanted: tuple[type, ...] = (dict,)
     else:
@@ -387,12 +377,7 @@ def _figures(**values: float | None) -> str:
 
 @dataclass
 class Run:
-    """One run of an attempt: its events, with times in seconds since 1970.
-
-    Attributes:
-        start: Its time and its `started` event.
-        end: The time of its last event.
-    """
+    """One run of an attempt: its events, with times in seconds since 1970."""
 
     start: tuple[float, Started]
     end: float

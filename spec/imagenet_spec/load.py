@@ -122,9 +122,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 def parse(text: str, source: str) -> list[Manifest]:
     """Return the documents of a YAML (or JSON) text, without the empty ones.
 
-    Args:
-        text: The text.
-        source: Its name in errors, such as its path.
+    `source` is its name in errors, such as its path.
 
     Raises:
         UnreadableManifest: It is not YAML, has a duplicate key, no document, or one that is not an
@@ -144,10 +142,6 @@ def parse(text: str, source: str) -> list[Manifest]:
 
 def documents(text: str, source: str) -> list[Any]:
     """Return the non-empty documents of a YAML text, of any content.
-
-    Args:
-        text: The text.
-        source: Its name in errors.
 
     Raises:
         UnreadableManifest: It is not YAML, has a duplicate key, or is not valid in JSON.
@@ -214,10 +208,7 @@ def _walk(
 ) -> Iterator[tuple[tuple[str | int, ...], _Fault | None]]:
     """Yield the path of every value, and its problem if any.
 
-    Args:
-        value: The first value.
-        location: Its path.
-        above: The identities of the lists and objects around it.
+    `above` has the identities of the lists and objects around it.
     """
     if not isinstance(value, dict | list):
         yield location, _fault(value)

@@ -40,17 +40,14 @@ class Rule:
 
     @property
     def is_of_updates(self) -> bool:
-        """Whether it compares with the stored object."""
         return "oldSelf" in self.cel
 
 
 def broken(rules: Iterable[Rule], value: Any, stored: Any = None) -> Iterator[Rule]:
     """Yield the rules that are false, or cannot be evaluated because a field is absent or wrong.
 
-    Args:
-        rules: The rules of one model.
-        value: Its JSON, as the API server completes it (`schema.completed`).
-        stored: The same of the stored object; None if the object is new.
+    `value` is the JSON of the rules' model as the API server completes it (`schema.completed`),
+    `stored` the same of the stored object; None if the object is new.
     """
     rules = [rule for rule in rules if stored is not None or not rule.is_of_updates]
     if not rules:

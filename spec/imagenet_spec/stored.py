@@ -81,12 +81,7 @@ def read(document: Manifest) -> StoredJob:
 
 
 def carried(former: Any, status: Status) -> Manifest:
-    """Return the JSON of a new status, with the parts of the former one that cannot be read.
-
-    Args:
-        former: The JSON of the status that is stored.
-        status: The new one, which was made from what was read of it.
-    """
+    """Return the JSON of a new status, with the parts of the stored one that cannot be read."""
     new = _with_groups(status).to_manifest()
     try:
         Status.model_validate(former)
@@ -219,11 +214,7 @@ def _status_schema() -> schema.Schema:
 def _merged(former: Any, understood: Any, new: Any, node: schema.Schema) -> Any:
     """Return the new value, with the parts of the former one that were not understood.
 
-    Args:
-        former: The stored value.
-        understood: What was read of it.
-        new: The value that takes its place.
-        node: The schema of all three.
+    `node` is the schema of all three.
     """
     if isinstance(former, dict) and isinstance(new, dict):
         known = understood if isinstance(understood, dict) else {}

@@ -18,7 +18,7 @@ class Strategy(NamedTuple):
         rendezvous: The module of the workloads' package `rendezvous`; "none" for one process.
         is_elastic: Whether its number of workers may differ between attempts: it has several
             workers, which take their steps together.
-        library: A library beside the framework that it needs; empty for none.
+        library: A library beside the framework that it needs.
         kv_stores: The values of MXNet's `--kv-store` that are this strategy, if it has a field for
             them.
         variables: Environment variables that the operator sets in its members: no template may set

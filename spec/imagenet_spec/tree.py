@@ -53,11 +53,7 @@ _NO_LOCKS: Final = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errn
 
 
 class FileError(ImageNetJobError):
-    """A file cannot be read or written; the text begins with its name.
-
-    Attributes:
-        reason: Why.
-    """
+    """A file cannot be read or written; the text begins with its name."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -120,10 +116,7 @@ def read_hash(
 ) -> tuple[int, "_Hash"]:
     """Hash a file from where it is, to its end or `length` bytes; return how many there were.
 
-    Args:
-        file: The file.
-        length: The most bytes.
-        hashed: What is before them, which goes on; None is a new hash.
+    `hashed` is what is before them, which goes on; None is a new hash.
     """
     hashed, size = hashed or hashlib.sha256(), 0
     buffer = memoryview(bytearray(_CHUNK))
@@ -146,13 +139,7 @@ def write_all(file: io.FileIO, content: bytes | memoryview) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """What a listing has found.
-
-    Attributes:
-        path: Relative to the tree's folder.
-        size: Of a file, in bytes.
-        left_out: Why it is no file to send; empty for a file.
-    """
+    """What a listing has found: a file of so many bytes, or why it is no file to send."""
 
     path: str
     size: int = 0
@@ -161,27 +148,18 @@ class Found:
 
 @dataclass(frozen=True)
 class Partial:
-    """The part of a file that has arrived; locked while it is open.
-
-    Attributes:
-        path: Of the file that it will be.
-        file: For reading and writing, at any place.
-    """
+    """The part that has arrived of the file that will have this path; locked while it is open."""
 
     path: str
     file: io.FileIO
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
         return os.fstat(self.file.fileno()).st_size
 
 
 class Tree:
-    """The files of a folder; a context manager.
-
-    Args:
-        folder: That exists. Itself it may be a link.
+    """The files of a folder, which exists and may be a link; a context manager.
 
     Raises:
         FileError: It cannot be opened.

@@ -33,14 +33,9 @@ API_VERSION = f"{GROUP}/{VERSION}"
 def validate(
     document: Any, stored: Manifest | None = None, profile: TemplateProfile = STANDARD
 ) -> list[Problem]:
-    """Return every reason why a manifest would be rejected.
+    """Return every reason why a document from `load` would be rejected; never raises.
 
-    Never raises for an invalid manifest.
-
-    Args:
-        document: A document from `load`.
-        stored: The stored job, if the manifest updates it; its status determines what may change.
-        profile: The operator's template profile.
+    `stored` is the job that the manifest updates, if any; its status determines what may change.
     """
     if problems := _document_problems(document):
         return problems
@@ -108,8 +103,7 @@ def _document_problems(document: Any) -> list[Problem]:
 def _read(document: Manifest) -> tuple[ImageNetJob, Manifest]:
     """Parse a manifest as strictly as the API server, without its status.
 
-    Returns:
-        The job, and its JSON for the rules: completed, with the name that it will get.
+    The JSON for the rules is completed, and has the name that the job will get.
     """
     cleaned = {name: value for name, value in document.items() if name != "status"}
     text = json.dumps(schema.completed(cleaned, _schema(), doubles=False))
@@ -120,13 +114,9 @@ def _read(document: Manifest) -> tuple[ImageNetJob, Manifest]:
 
 
 def _broken_rules(model: Model, value: Any, before: Any, path: str) -> Iterator[Problem]:
-    """Yield the problems of a model and all models in it.
+    """Yield the problems of a model with its completed JSON, and of all models in it.
 
-    Args:
-        model: The model.
-        value: Its completed JSON.
-        before: The completed JSON of the stored one, at the root of an update.
-        path: The path of the model.
+    `before` is the completed JSON of the stored one, at the root of an update.
     """
     for rule in rules.broken(model.rules, value, before):
         message, hint = rule.explain(model) if rule.explain else (rule.message, rule.hint)
@@ -228,7 +218,6 @@ def node_at(location: Location) -> Schema | None:
 
 
 def _known(parent: Location) -> list[str]:
-    """Return the fields of an object."""
     if parent == ("metadata",):
         return [field.alias or name for name, field in ObjectMeta.model_fields.items()]
     return list((node_at(parent) or {}).get("properties", {}))

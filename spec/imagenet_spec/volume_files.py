@@ -33,12 +33,9 @@ def kind_of(mode: int) -> str | None:
 
 
 def open_file(path: str | Path, *, folder: int | None = None, flags: int = 0) -> int:
-    """Open a file for reading and return its descriptor; links are followed.
+    """Open a file for reading and return its descriptor; with O_NOFOLLOW, a link is an error.
 
-    Args:
-        path: The file.
-        folder: The descriptor of the folder to which the path is relative; None is the current one.
-        flags: More flags of the system call; with O_NOFOLLOW, a link is an error.
+    `folder` is the descriptor of the folder to which the path is relative.
 
     Raises:
         NotAFile: The path leads to a pipe, a device or a socket.

@@ -61,11 +61,9 @@ class GPUCode(NamedTuple):
 
     @property
     def newest(self) -> tuple[int, int]:
-        """The newest compute capability that it was compiled for."""
         return max((*self.machine_code, *((self.ptx,) if self.ptx else ())), default=(0, 0))
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
-        """Return whether a GPU of a compute capability runs this code."""
         major, minor = capability
         return any(own == major and least <= minor for own, least in self.machine_code) or (
             self.ptx is not None and capability >= self.ptx
@@ -127,13 +125,11 @@ class Framework(NamedTuple):
         network_prefix: Begins the names of further networks, of one depth, which only the
             framework's program knows; None if there are none.
         strategies: A strategy's name in a manifest → how the framework trains with it.
-        images: The published images.
         module: The Python module that has it; empty if every environment has it.
         without_dependencies: A requirement that pip installs alone, because its metadata forbid
             what it runs on here; empty for none.
         needs_python: The one version of Python that it runs on; empty if it runs on all.
         count_gpus: A Python expression, with the module, for the number of GPUs that it sees.
-        gpu_code: The GPUs that the GPU image runs on.
         environment: The environment of a local run; None for imagenetctl's own.
         lacks: Options of `imagenet-train`, by name: any value but the program's default is refused.
             The resource refuses augmentations, fields that are absent unless a job gives them, and
@@ -166,7 +162,6 @@ class Framework(NamedTuple):
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """The values of `reader`."""
         return tuple(name for name in READERS if name not in self._lacking("reader", READERS))
 
     @property
@@ -201,7 +196,6 @@ class Framework(NamedTuple):
         return self.lacks_values.get(name, ())
 
     def has_network(self, name: str) -> bool:
-        """Return whether it may have a network."""
         prefix = self.network_prefix
         return name in self.networks or (prefix is not None and name.startswith(prefix))
 
@@ -216,11 +210,7 @@ class Framework(NamedTuple):
         }
 
     def local_environment(self, strategy: str) -> LocalEnvironment | None:
-        """Return the environment of a local run; None for imagenetctl's own.
-
-        Args:
-            strategy: The name of a strategy that the framework has.
-        """
+        """Return the environment of a local run; None for imagenetctl's own."""
         return self.strategies[strategy].environment or self.environment
 
 

@@ -21,12 +21,7 @@ def requirements(extra: str) -> list[str]:
 
 
 def pip_command(framework: str, pip: str = "pip") -> str:
-    """Return the pip commands for a framework, as one line; empty without imagenet-workloads.
-
-    Args:
-        framework: Its name.
-        pip: The program.
-    """
+    """Return the pip commands for a framework, as one line; empty without imagenet-workloads."""
     wanted, alone = requirements(framework.lower()), FRAMEWORKS[framework].without_dependencies
     commands = [["install", *wanted]] if wanted else []
     commands += [["install", "--no-deps", alone]] if wanted and alone else []

@@ -42,14 +42,9 @@ TENSORFLOW = Framework(
     environment=LocalEnvironment("-tensorflow", "TensorFlow", "install-tensorflow"),
     lacks=(
         *("activation_checkpointing", "compile", "compile_cache", "image_sizes", "pretrained"),
-        *(
-            "pretrained_url",
-            "validation_size",
-            "ema_decay",
-            *ONLY_IMAGE_RECORD_ITER,
-            "mixup",
-            "cutmix",
-        ),
+        *("pretrained_url", "validation_size", "ema_decay"),
+        *ONLY_IMAGE_RECORD_ITER,
+        *("mixup", "cutmix"),
         *("dtype", "monitor", "gc_type", "gc_threshold", "data_train_idx", "data_val_idx"),
     ),
     lacks_values=LACKS_OF_MXNET,

@@ -29,14 +29,10 @@ class Option(NamedTuple):
     equals it. Another default is another option.
 
     Attributes:
-        name: of the attribute.
-        default: the program's, when the option is not given.
         description: a sentence for `--help`; the default is added to it, if it has one.
         read: from the text to the value; raises ArgumentTypeError or ValueError for bad text.
             `bool` is a switch that is given without a value.
-        choices: the only values allowed, when they are few.
         aliases: other names of the option, as train_imagenet.py has them.
-        metavar: what `--help` calls the value.
         is_repeated: whether each value has an option; together they are a tuple.
         field: of the resource that sets it, below ``spec``; empty if none does. ``*`` is the kind
             of source that a job gives.
@@ -62,7 +58,6 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The option as it is written on a command line."""
         return flag(self.name)
 
 
@@ -99,7 +94,6 @@ class Program:
     """A program of the pods.
 
     Attributes:
-        name: of the console script.
         groups: the dataclasses of its options by their titles in `--help`.
         required: names of options that it needs, although others that have them do not.
     """
@@ -109,7 +103,6 @@ class Program:
     required: Sequence[str] = ()
 
     def options_of(self, group: type[Any]) -> Iterator[Option]:
-        """Yield the options of a group that it has."""
         for item in options_of(group):
             if not item.programs or self.name in item.programs:
                 needed = item.name in self.required
@@ -124,12 +117,9 @@ class Program:
 def parser(
     program: Program, choices: Mapping[str, Sequence[str]] = _NOTHING, **settings: Any
 ) -> argparse.ArgumentParser:
-    """Return the parser of a program.
+    """Return the parser of a program; `settings` are further arguments of ArgumentParser.
 
-    Args:
-        program: with its options.
-        choices: the values of options that the groups leave to others, by name.
-        settings: further arguments of ArgumentParser, such as the description.
+    `choices` are the values of options that the groups leave to others, by name.
     """
     built = argparse.ArgumentParser(
         prog=program.name, formatter_class=argparse.RawDescriptionHelpFormatter, **settings
@@ -147,14 +137,9 @@ def add_group(
     options: Iterable[Option],
     choices: Mapping[str, Sequence[str]] = _NOTHING,
 ) -> None:
-    """Add options of a group to a parser.
+    """Add the options that a program has of a group, whose docstring describes it in `--help`.
 
-    Args:
-        parser: of the program.
-        title: of the group in `--help`.
-        group: the dataclass, whose docstring describes the group.
-        options: those that the program has.
-        choices: the values of options that the group leaves to others, by name.
+    `choices` are the values of options that the group leaves to others, by name.
     """
     arguments = parser.add_argument_group(title, description=group.__doc__)
     for item in options:
@@ -236,12 +221,9 @@ def collect(namespace: argparse.Namespace, group: type[Group]) -> Group:
 def written(
     options: Iterable[Option], values: Mapping[str, Any], preset: Mapping[str, Any] = _NOTHING
 ) -> Iterator[str]:
-    """Yield the arguments for values that differ from the program's defaults.
+    """Yield the arguments for values, by name, that differ from the defaults and are not None.
 
-    Args:
-        options: of the program, in the order of the arguments.
-        values: by name; an option without one, or with None, is left out.
-        preset: defaults in place of the options' own, if the command line chooses them.
+    `preset` has defaults in place of the options' own, if the command line chooses them.
     """
     for item in options:
         value = values.get(item.name)

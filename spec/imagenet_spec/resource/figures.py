@@ -57,7 +57,6 @@ class Number:
         return value if 0 <= value <= self.maximum and value < inf else None
 
     def rounded(self, value: float | None) -> float | None:
-        """Return a value rounded for the status."""
         accepted = self.accepted(value)
         if accepted is None:
             return None
@@ -65,7 +64,6 @@ class Number:
         return round(clamped, self.digits) if self.digits else round(clamped)
 
     def clamped(self, value: float) -> float:
-        """Return a value moved into the range."""
         return min(self.maximum, max(0.0, value))
 
 

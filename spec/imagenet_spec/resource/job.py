@@ -168,15 +168,10 @@ _CONDITIONS: dict[_When, str] = {
 def _fixed(
     path: str, when: _When, message: str, guard: str = "", *, is_optional: bool = True
 ) -> Rule:
-    """Return the rule that a field keeps its value.
+    """Return the rule that a field keeps its value, by the job's state before the update.
 
-    Args:
-        path: The field, from the root of the manifest.
-        when: The state of the job before the update in which the rule holds.
-        message: The message of a violation.
-        guard: An optional object on the path to the field.
-        is_optional: Whether the field itself is optional. Rules are evaluated at every write of a
-            status, and a check of existence costs as much as a read.
+    `guard` is an optional object on the path to the field. Rules are evaluated at every write of a
+    status, and a check of existence costs as much as a read: only an optional field gets one.
     """
     new, old = f"self.{path}", f"oldSelf.{path}"
     same = f"{new} == {old}"

@@ -70,11 +70,8 @@ def is_result(member: MemberStatus) -> bool:
 def bounded(members: Sequence[MemberStatus], listed: int = LISTED) -> tuple[MemberStatus, ...]:
     """Return the record with a bounded number of bytes.
 
-    The members that failed first, and the first result of a worker, stay whole.
-
-    Args:
-        members: The record.
-        listed: The largest number of members that are stored one by one.
+    The members that failed first, and the first result of a worker, stay whole. Of more than
+    `listed` members, each other one keeps what a group keeps of it.
     """
     failed = (item for item in members if item.phase in ("Failed", "Unknown"))
     first = heapq.nsmallest(FIRST_FAILURES, failed, key=_end)
@@ -128,7 +125,6 @@ def _end(member: MemberStatus) -> tuple[datetime, bool]:
 
 
 def _cut(member: MemberStatus, maximum: int) -> MemberStatus:
-    """Return a member with the end of its message, of so many UTF-8 bytes at most."""
     if len(member.message or "") * 4 <= maximum:
         return member
     return member.model_copy(update={"message": tail(member.message or "", maximum)})

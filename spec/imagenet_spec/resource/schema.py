@@ -37,10 +37,8 @@ def of_model(
 ) -> Schema:
     """Return the schema of a model and all models in it.
 
-    Args:
-        model: The model.
-        has_defaults: Whether the API server fills in defaults, as in `spec` but not in `status`.
-        has_descriptions: Whether fields have their sentences, which are read from the source.
+    The API server fills in defaults in `spec` but not in `status`. The sentences of fields are read
+    from the source.
     """
     below = partial(of_model, has_defaults=has_defaults, has_descriptions=has_descriptions)
     hints = get_type_hints(model, include_extras=True)
@@ -72,12 +70,8 @@ def completed(value: Any, node: Schema, doubles: bool = True) -> Any:
     """Return a value as the API server completes it, before it evaluates rules.
 
     Null fields are dropped, absent ones get their default, and numbers have the type of their
-    field: 8.0 is the integer 8, and 8 the number 8.0. What the schema does not know stays.
-
-    Args:
-        value: JSON, which need not be valid.
-        node: Its schema.
-        doubles: Whether a whole number in a number field becomes a float, for the rules.
+    field: 8.0 is the integer 8, and with `doubles`, for the rules, 8 is the number 8.0. What the
+    schema does not know stays, and the value need not be valid.
     """
     if isinstance(value, dict) and "properties" in node:
         known = node["properties"]

@@ -67,20 +67,11 @@ class VolumeClaim(Model):
     )
 
 
-def _one_pod_rule(
-    path: str,
-    one_pod_cel: str,
-    pods: str,
-) -> Rule:
+def _one_pod_rule(path: str, one_pod_cel: str, pods: str) -> Rule:
     """Return the rule that a claim for one pod is used by one.
 
     A second pod would never start, perhaps after hours of preparation. The builders handle other
-    access modes (`manifests.volumes`).
-
-    Args:
-        path: The claim's field in `spec`; two steps of it may be absent.
-        one_pod_cel: The CEL expression for one pod.
-        pods: The fields with the number of pods, for the message.
+    access modes (`manifests.volumes`). Two steps of the claim's `path` in `spec` may be absent.
     """
     parent = path.rpartition(".")[0]
     modes = f"self.{path}.accessModes"

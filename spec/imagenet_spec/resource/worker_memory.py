@@ -73,11 +73,9 @@ class WorkerMemory:
 
     @property
     def bytes(self) -> int:
-        """All of it that is known."""
         return self.slots + self.windows + (self.decoders or 0) * DECODER + (self.copies or 0)
 
     def __str__(self) -> str:
-        """Return it in words."""
         parts = [f"{_written(self.slots)} batches", f"{_written(self.windows)} records"]
         if self.decoders:
             of_each = "" if self.decoders == 1 else f" ({self.decoders} of {_written(DECODER)})"
@@ -98,9 +96,7 @@ class WorkerMemory:
 def of_worker(job: ImageNetJob, workers: int | None = None) -> WorkerMemory | None:
     """Return what both take in each worker; None if the ordered reader does not read.
 
-    Args:
-        job: The counts of its dataset are used if its status has them.
-        workers: How many there are; by default those that the job asks for.
+    The counts of the dataset are used if the job's status has them.
     """
     training = job.spec.training
     workers = training.workers.replicas if workers is None else workers

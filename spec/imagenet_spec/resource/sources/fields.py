@@ -100,17 +100,14 @@ class RemoteSource(SourceFields):
 
     @property
     def claim(self) -> str | None:
-        """The claim of the cache."""
         return None if self.cache is None else self.cache.claim_name
 
     @property
     def claim_field(self) -> str:
-        """The field that names the claim."""
         return "cache.claimName"
 
     @property
     def is_fetched(self) -> bool:
-        """Whether the fetch Job stores the files on the claim."""
         return self.cache is not None
 
 
@@ -151,7 +148,6 @@ class BucketFolder(Model):
 
     @property
     def url(self) -> str:
-        """The address for the programs."""
         return f"s3://{self.bucket}/{self.prefix}"
 
 
@@ -164,11 +160,9 @@ class UploadedResults(OneOf):
 
 
 def needs_volume(kind: str, size: str) -> Rule:
-    """Return the rule that a source needs preparation, so its dataset needs a volume.
+    """Return the rule that a kind needs preparation, so its dataset needs a volume.
 
-    Args:
-        kind: The kind's name in a manifest.
-        size: A volume's size, for the hint.
+    `size` is a volume's, for the hint.
     """
     return Rule(
         cel=f"!has(self.source.{kind}) || has(self.volume)",
@@ -179,11 +173,7 @@ def needs_volume(kind: str, size: str) -> Rule:
 
 
 def validates_by_split(kind: str) -> Rule:
-    """Return the rule that a source has no validation images apart from its classes.
-
-    Args:
-        kind: The kind's name in a manifest.
-    """
+    """Return the rule that a kind has no validation images apart from its classes."""
     return Rule(
         cel=f"!has(self.source.{kind}) || !has(self.validation) || has(self.validation.split)",
         message=f"of a {kind} source must be a split: there is no label file",

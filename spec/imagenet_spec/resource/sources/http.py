@@ -58,7 +58,6 @@ def _files_cel(source: str) -> str:
 
 
 def _names_a_file(field: str) -> Rule:
-    """Return the rule that a field of `validation` is the name of a file."""
     return Rule(
         cel=(
             f"!has(self.source.http) || !has(self.validation) || !has(self.validation.{field})"
@@ -93,7 +92,6 @@ class ServedFolder(Model):
 
 
 def _goes_without_folder(field: str) -> Rule:
-    """Return the rule that a field is not given beside `folder`."""
     return Rule(
         cel=f"!has(self.folder) || !has(self.{field})",
         message="does not go with folder",
@@ -103,7 +101,6 @@ def _goes_without_folder(field: str) -> Rule:
 
 
 def _is_one_of_the_files(field: str) -> Rule:
-    """Return the rule that a field of the source is the name of a file."""
     return Rule(
         cel=f"!has(self.{field}) || {_files_cel('self')}.exists(f, f.name == self.{field})",
         message="must be the name of one of the files",
@@ -196,5 +193,4 @@ class HttpSource(RemoteSource):
 
     @property
     def secret(self) -> str | None:
-        """The Secret with the login and the queries."""
         return self.secret_name

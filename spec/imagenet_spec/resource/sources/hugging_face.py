@@ -68,5 +68,4 @@ class HuggingFaceSource(RemoteSource):
 
     @property
     def secret(self) -> str | None:
-        """The Secret with the token."""
         return self.secret_name

@@ -103,5 +103,4 @@ class KaggleSource(RemoteSource):
 
     @property
     def secret(self) -> str | None:
-        """The Secret with the key."""
         return self.secret_name

@@ -130,34 +130,28 @@ class PreparedSource(SourceFields):
 
     @property
     def claim(self) -> str | None:
-        """The claim of the dataset."""
         return self.claim_name
 
     @property
     def sealed_path(self) -> str | None:
-        """The folder of the dataset on the claim."""
         return self.path
 
     @property
     def is_sealed(self) -> bool:
-        """It is."""
         return True
 
     @property
     def secret(self) -> str | None:
-        """The Secret of the bucket or the server."""
         remote = self.s3 or self.http
         return None if remote is None else remote.secret_name
 
     @property
     def remote_url(self) -> str | None:
-        """The address of the dataset in the bucket or on the server."""
         remote = self.s3 or self.http
         return None if remote is None else remote.url
 
     @property
     def remote_options(self) -> dict[str, str | None]:
-        """The API of a bucket, or the query of a server."""
         if self.s3 is not None:
             return {"dataset_endpoint": self.s3.endpoint, "dataset_region": self.s3.region}
         return {"dataset_query_key": None if self.http is None else self.http.query_key}

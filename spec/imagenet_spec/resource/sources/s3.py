@@ -126,5 +126,4 @@ class S3Source(RemoteSource):
 
     @property
     def secret(self) -> str | None:
-        """The Secret with the access key."""
         return self.secret_name

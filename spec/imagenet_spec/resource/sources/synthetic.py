@@ -102,5 +102,4 @@ class SyntheticSource(SourceFields):
 
     @property
     def shorter_edge(self) -> tuple[str, int]:
-        """Those of the drawn images."""
         return "imageShape", min(self.image_shape[1:])

@@ -66,5 +66,4 @@ class VolumeSource(SourceFields):
 
     @property
     def claim(self) -> str:
-        """The claim of the images."""
         return self.claim_name

@@ -41,7 +41,6 @@ class Strategy(OneOf):
     """PyTorch's DistributedDataParallel: several workers, one process for each GPU."""
 
     def processes(self, gpus: int) -> int:
-        """Return the number of processes of a worker that has so many GPUs."""
         return max(fields.processes(gpus) for fields in self._fields)
 
     def devices(self, gpus: int) -> int:

@@ -39,7 +39,6 @@ class DistributedDataParallel(StrategyFields):
     )
 
     def processes(self, gpus: int) -> int:
-        """Return the number of processes of a worker."""
         return max(gpus, 1) if self.processes_per_worker is None else self.processes_per_worker
 
     def devices(self, gpus: int) -> int:

@@ -33,25 +33,19 @@ class StrategyFields(Model):
     """`devices` as a CEL expression over `spec.training`; never 0, even for invalid values."""
 
     def processes(self, gpus: int) -> int:
-        """Return the number of processes of a worker."""
+        """Return the number of processes of a worker with so many GPUs."""
         del gpus
         return 1
 
     def devices(self, gpus: int) -> int:
-        """Return the number of devices of a worker that share a batch.
-
-        Args:
-            gpus: The worker's GPUs.
-        """
+        """Return the number of devices of a worker that share a batch."""
         return max(gpus, 1)
 
 
 def one_worker(kind: str, *instead: str) -> Rule:
-    """Return the rule that a strategy has one worker.
+    """Return the rule that a strategy, by its name in a manifest, has one worker.
 
-    Args:
-        kind: The strategy's name in a manifest.
-        instead: Strategies for several workers: the first one of each framework is its hint.
+    `instead` are strategies for several workers: the first one of each framework is its hint.
     """
     message = f"must have 1 replica with the strategy {kind}"
 

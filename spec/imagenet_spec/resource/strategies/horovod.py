@@ -73,7 +73,6 @@ class Horovod(StrategyFields):
     )
 
     def processes(self, gpus: int) -> int:
-        """Return the number of processes of a worker."""
         return max(gpus, 1) if self.slots_per_worker is None else self.slots_per_worker
 
     def devices(self, gpus: int) -> int:

@@ -80,11 +80,7 @@ def template_problems(
 ) -> list[Problem]:
     """Return every reason why a template is invalid, or sets a field that it may not set.
 
-    Args:
-        template: A PodTemplateSpec from a manifest.
-        path: Its field, such as ``spec.training.workers.template``.
-        program: Whether it may run another program.
-        profile: The operator's template profile.
+    `path` is its field, such as ``spec.training.workers.template``.
     """
     # Types first: only a field of the right type has its value checked.
     return list(wrong_types(template, path)) or [

@@ -73,13 +73,7 @@ _MAIN = {
 def owned_field_conflicts(
     template: Mapping[str, Any], path: str, own_program: OwnProgram = OwnProgram.NEVER
 ) -> list[Problem]:
-    """Return every field of a template that belongs to the operator, or makes it invalid.
-
-    Args:
-        template: A PodTemplateSpec as a manifest gives it.
-        path: Its field, such as ``spec.training.workers.template``.
-        own_program: Whether it may run another program.
-    """
+    """Return every field of a template that belongs to the operator, or makes it invalid."""
     return [
         *_deletions(template, path),
         *directives(template, path),

@@ -44,13 +44,7 @@ _CONTAINERS = ("containers", "initContainers")
 
 
 def wrong_types(value: Any, path: str, kind: str = ROOT) -> Iterator[Problem]:
-    """Yield every field of a template, or of a part of it, that has the wrong type.
-
-    Args:
-        value: A PodTemplateSpec as a manifest gives it.
-        path: Its field, such as ``spec.training.workers.template``.
-        kind: Its type in the table.
-    """
+    """Yield every field of a template, or of a part that has a kind, which has the wrong type."""
     if value is None or kind == "object":
         return
     if kind in _SCALARS:
@@ -70,13 +64,7 @@ def wrong_types(value: Any, path: str, kind: str = ROOT) -> Iterator[Problem]:
 
 
 def misspelled(value: Any, path: str, kind: str = ROOT) -> Iterator[Problem]:
-    """Yield every field of a template that is unknown and has almost the name of a known one.
-
-    Args:
-        value: A PodTemplateSpec as a manifest gives it.
-        path: Its field, such as ``spec.training.workers.template``.
-        kind: Its type in the table.
-    """
+    """Yield every field of a template that is unknown and has almost the name of a known one."""
     if isinstance(value, list) and kind.startswith("["):
         for index, item in enumerate(value):
             yield from misspelled(item, f"{path}[{index}]", kind[1:-1])
@@ -208,11 +196,9 @@ def _shown(value: Any) -> str:
 
 
 def unstorable(template: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Yield every reason why a template's pods could not be created, and every lost field.
+    """Yield every reason why the pods of a template, of any shape, could not be created.
 
-    Args:
-        template: A PodTemplateSpec from a manifest, of any shape.
-        path: Its field, such as ``spec.training.workers.template``.
+    Fields that the API server would drop are reasons too.
     """
     yield from _misplaced(template, path)
     spec, path = template.get("spec"), f"{path}.spec"

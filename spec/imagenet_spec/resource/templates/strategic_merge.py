@@ -46,7 +46,6 @@ class Merge:
     fields: Mapping[str, Merge] = field(default_factory=dict)
 
     def of(self, name: str) -> Merge:
-        """Return how a nested field merges."""
         return self.fields.get(name, _REPLACE)
 
 
@@ -92,13 +91,9 @@ POD_TEMPLATE = Merge(
 def strategic_merge(
     original: Mapping[str, Any], patch: Mapping[str, Any], merge: Merge, path: str
 ) -> dict[str, Any]:
-    """Return `original` with `patch` merged over it.
+    """Return `original` with `patch` merged over it; neither is changed.
 
-    Args:
-        original: The document that is patched; not changed.
-        patch: The strategic merge patch; not changed.
-        merge: How the document's lists merge.
-        path: The field of the patch, for messages.
+    `path` is the field of the patch, for messages.
 
     Raises:
         InvalidTemplate: The patch is invalid, such as a list item without its merge key.
@@ -135,7 +130,6 @@ def _merge_map(
 
 
 def _merge_field(merged: dict[str, Any], name: str, value: Any, merge: Merge, path: str) -> None:
-    """Merge one field of a patch into a map."""
     current = merged.get(name)
     if value is None:
         merged.pop(name, None)
@@ -249,7 +243,6 @@ def _items(patch: list[Any], key: str, path: str) -> list[tuple[int, dict[str, A
 
 
 def _check_directive(directive: Any, path: str) -> None:
-    """Reject an unknown directive."""
     if directive not in ("replace", "delete"):
         raise InvalidTemplate(
             f"{path}.{_PATCH}", f"{directive!r} is not a directive; write replace or delete"
