@@ -12,7 +12,6 @@ ranks would have to be written and maintained outside MXNet.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, get_args
@@ -28,6 +27,7 @@ from imagenet_spec.program.train import (
     OptimizerName,
 )
 from imagenet_spec.resource.augmentation import Augmentation
+from imagenet_spec.resource.fields import given_option, without_options_cel
 from imagenet_spec.resource.frameworks import NETWORKS, is_named_cel, rules_of
 from imagenet_spec.resource.schema import is_default_when_read
 from imagenet_spec.rules import Rule
@@ -246,11 +246,9 @@ def _field(framework: Framework, item: Option) -> Rule:
 
 def _options(framework: Framework) -> Rule:
     lacking = [item.flag for item in framework.lacks_options]
-    pattern = f"^--({'|'.join(flag.removeprefix('--') for flag in lacking)})(=|$)"
 
     def explain(training: Any) -> tuple[str, str]:
-        texts = (text for text in training.extra_args if re.match(pattern, text))
-        option = next(texts).partition("=")[0]
+        option = given_option(training, lacking)
         return (
             f"{framework.name} has no {option}",
             _or(
@@ -259,7 +257,7 @@ def _options(framework: Framework) -> Rule:
         )
 
     return Rule(
-        cel=(f"!has(self.extraArgs) || !self.extraArgs.exists(text, text.matches('{pattern}'))"),
+        cel=without_options_cel(lacking),
         message=f"must not have these with the framework {framework.name}: {', '.join(lacking)}",
         field="extraArgs",
         explain=explain,

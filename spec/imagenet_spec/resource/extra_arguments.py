@@ -19,6 +19,7 @@ from imagenet_spec.program.presets import IMAGENET_AUGMENTATION, PRESETS
 from imagenet_spec.program.train import OPTIONS
 from imagenet_spec.resource import capabilities
 from imagenet_spec.resource.augmentation import Augmentation
+from imagenet_spec.resource.fields import given_option, without_options_cel
 from imagenet_spec.resource.frameworks import rules_of
 from imagenet_spec.rules import Rule
 
@@ -30,18 +31,14 @@ OPERATOR_OPTIONS: dict[str, str] = {
 """The options of ``imagenet-train`` that the operator sets → the field of each. An extraArg that
 repeats one is rejected, because the program would ignore the field."""
 
-_ALTERNATIVES = "|".join(option.removeprefix("--") for option in OPERATOR_OPTIONS)
-_REPEATED = f"^--({_ALTERNATIVES})(=|$)"
-
 
 def _explain(training: Any) -> tuple[str, str]:
-    repeated = (text for text in training.extra_args if re.match(_REPEATED, text))
-    option = next(repeated).partition("=")[0]
+    option = given_option(training, OPERATOR_OPTIONS)
     return f"{option} is set by the operator", f"write {OPERATOR_OPTIONS[option]} instead"
 
 
 NO_REPEATED_OPTION = Rule(
-    cel=f"!has(self.extraArgs) || !self.extraArgs.exists(text, text.matches('{_REPEATED}'))",
+    cel=without_options_cel(OPERATOR_OPTIONS),
     message="must not repeat an option that the operator sets from another field",
     field="extraArgs",
     explain=_explain,

@@ -6,6 +6,7 @@ rejects a CRD whose rules could cost too much.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -217,6 +218,18 @@ def matches(field: str, pattern: str, *, message: str, hint: str, is_optional: b
         field=field,
         hint=hint,
     )
+
+
+def without_options_cel(flags: Iterable[str]) -> str:
+    """Return the CEL expression that `extraArgs` has none of these options."""
+    pattern = f"^--({'|'.join(flag.removeprefix('--') for flag in flags)})(=|$)"
+    return f"!has(self.extraArgs) || !self.extraArgs.exists(text, text.matches('{pattern}'))"
+
+
+def given_option(training: Any, flags: Collection[str]) -> str:
+    """Return the first of these options in `extraArgs`."""
+    options: Iterable[str] = (text.partition("=")[0] for text in training.extra_args)
+    return next(option for option in options if option in flags)
 
 
 ENDPOINT_RULE: Final = matches(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen
@@ -38,7 +37,9 @@ from imagenet_spec.resource.fields import (
     StorageClassName,
     Template,
     Text,
+    given_option,
     stays_below,
+    without_options_cel,
 )
 from imagenet_spec.resource.frameworks import FrameworkName
 from imagenet_spec.resource.networks import Network
@@ -282,22 +283,18 @@ def _explain_batch(training: TrainingSpec) -> tuple[str, str]:
     return f"{batch} is not divisible by {count} devices", f"write {choices}"
 
 
-_UNVALIDATED = f"^--({'|'.join(flag(name).removeprefix('--') for name in WITHOUT_VALIDATION)})(=|$)"
+_UNVALIDATED = [flag(name) for name in WITHOUT_VALIDATION]
 
 
 def _needs_validation(field: str, has: str) -> Rule:
     """Return the rule that epochs are validated, if a field judges them by that."""
 
     def explain(training: Any) -> tuple[str, str]:
-        given = next(text for text in training.extra_args if re.match(_UNVALIDATED, text))
-        option = given.partition("=")[0]
+        option = given_option(training, _UNVALIDATED)
         return f"needs validations, and {option} leaves them out", f"remove it, or {option}"
 
     return Rule(
-        cel=(
-            f"!({has}) || !has(self.extraArgs)"
-            f" || !self.extraArgs.exists(text, text.matches('{_UNVALIDATED}'))"
-        ),
+        cel=f"!({has}) || {without_options_cel(_UNVALIDATED)}",
         message="needs validations, which an option of extraArgs leaves out",
         field=field,
         explain=explain,
