@@ -17,7 +17,7 @@ from imagenet_spec.resource import schema
 from imagenet_spec.resource.base import Model
 from imagenet_spec.resource.compatibility import COMBINATIONS
 from imagenet_spec.resource.extra_arguments import OPERATOR_OPTIONS
-from imagenet_spec.resource.fields import FORMS
+from imagenet_spec.resource.fields import FORMS, INT32_MAXIMUM
 from imagenet_spec.resource.job import (
     GROUP,
     KIND,
@@ -169,7 +169,7 @@ def _constraint(node: Schema, unit: str | None) -> str:
     least, most = inner.get("minimum"), inner.get("maximum")
     words = "above" if inner.get("exclusiveMinimum") else "≥"
     bounds = [f"{words} {least}"] if least is not None else []
-    if most is not None and most < schema.INT32_MAXIMUM:
+    if most is not None and most < INT32_MAXIMUM:
         bounds.append(f"≤ {most}")
     parts += [", ".join(bounds), _size(node)]
     if pattern := inner.get("pattern"):
