@@ -32,11 +32,11 @@ OPENCV, PLANES = NAMES = CODECS
 
 
 def choose(name: str) -> Codec:
-    """Return a codec.
+    """The codec of a name.
 
     Raises:
-        WorkloadError: It needs libturbojpeg, which is not installed.
-        InputError: There is no such codec.
+        WorkloadError: it needs libturbojpeg, which is not installed.
+        InputError: there is no such codec.
     """
     if name == OPENCV:
         return OpenCvCodec()
@@ -67,25 +67,17 @@ AVERAGING_BY_PIXEL = 2.6
 
 
 class Choice(NamedTuple):
-    """A codec, and why it was chosen.
-
-    Attributes:
-        codec: Its name.
-        said: Its name and the reason; empty if nothing is to be said.
-    """
+    """The name of a codec, and the name with the reason; that is empty if nothing is to be said."""
 
     codec: str
     said: str
 
 
 def choose_faster(headers: Sequence[Jpeg | None], resize: int, *, has_planes: bool) -> Choice:
-    """Choose the faster codec for the images of a source.
+    """Chooses the faster codec for images of a source, by the headers of a sample, at least one.
 
-    Args:
-        headers: Those of a sample of the images, at least one; None for an image that is no JPEG,
-            or damaged.
-        resize: The length of the shorter edge in pixels.
-        has_planes: Whether the library of `planes` is installed.
+    A header is None for an image that is no JPEG, or damaged. `resize` is the length of the shorter
+    edge in pixels.
     """
     jpegs = [image for image in headers if image is not None and converts(image)]
     images = f"{len(headers)} sampled image{'s' if len(headers) > 1 else ''}"
@@ -108,7 +100,7 @@ def choose_faster(headers: Sequence[Jpeg | None], resize: int, *, has_planes: bo
 
 
 def saved_by_planes(image: Jpeg, resize: int) -> float:
-    """Return the CPU time in ns that `planes` saves for an image that it converts."""
+    """The CPU time in ns that `planes` saves for an image that it converts."""
     try:
         target = target_size(image.height, image.width, resize)
     except DamagedImageError:

@@ -25,8 +25,8 @@ class Recipe:
     """How each image is converted.
 
     Attributes:
-        resize: The length of the shorter edge in pixels; None for no resize.
-        quality: The quality of re-encoded JPEGs, 1 to 100.
+        resize: the length of the shorter edge in pixels; None for no resize.
+        quality: of re-encoded JPEGs, 1 to 100.
     """
 
     resize: int | None
@@ -34,15 +34,12 @@ class Recipe:
 
 
 class Packed(NamedTuple):
-    """One converted image.
+    """One converted image: an upright RGB JPEG.
 
     Attributes:
-        jpeg: An upright RGB JPEG.
-        height: in pixels.
-        width: likewise.
-        sample: Its pixels on a regular grid, height x width x RGB.
-        original: Height and width of the upright image before a resize.
-        thumbnail: Its points for the perceptual hash.
+        sample: its pixels on a regular grid, height x width x RGB.
+        original: height and width of the upright image before a resize.
+        thumbnail: its points for the perceptual hash.
     """
 
     jpeg: bytes
@@ -57,12 +54,10 @@ class Jpeg(NamedTuple):
     """A JPEG and its header.
 
     Attributes:
-        data: The file.
-        height: The stored height in pixels.
-        width: likewise.
+        height: as it is stored, in pixels; likewise the width.
         colours: `YCbCr`, `RGB`, `Gray`, `CMYK` or `YCCK`.
-        subsampling: The chroma subsampling, such as `420`.
-        orientation: The EXIF orientation, 1 to 8; 1 is upright.
+        subsampling: of the chroma, such as `420`.
+        orientation: of EXIF, 1 to 8; 1 is upright.
     """
 
     data: bytes
@@ -89,10 +84,10 @@ class Codec(Protocol):
 
 
 def target_size(height: int, width: int, resize: int | None) -> tuple[int, int]:
-    """Return height and width with the shorter edge at `resize`, rounded down as in im2rec.
+    """Height and width with the shorter edge at `resize`, rounded down as in im2rec.
 
     Raises:
-        DamagedImageError: It is too large for a JPEG.
+        DamagedImageError: it is too large for a JPEG.
     """
     if resize is None:
         size = height, width
@@ -106,7 +101,7 @@ def target_size(height: int, width: int, resize: int | None) -> tuple[int, int]:
 
 
 def reduction(height: int, width: int, target: tuple[int, int]) -> int:
-    """Return the scale of decoding, 1, 2, 4 or 8, with no edge below its target.
+    """The scale of decoding, 1, 2, 4 or 8, with no edge below its target.
 
     libjpeg scales by these in the DCT. This is faster than full decoding, and better than linear
     interpolation, because it averages.
@@ -118,5 +113,5 @@ def reduction(height: int, width: int, target: tuple[int, int]) -> int:
 
 
 def sample_step(height: int, width: int) -> int:
-    """Return the distance in pixels between the points of a sample."""
+    """The distance in pixels between the points of a sample."""
     return max(1, min(height, width) // SAMPLE_EDGE)

@@ -35,7 +35,6 @@ class OpenCvCodec:
     name = "opencv"
 
     def recode(self, image: Jpeg, recipe: Recipe) -> Packed:
-        """Decode, rotate, resize and encode a JPEG."""
         height, width = image.height, image.width
         if image.orientation in _SIDEWAYS:
             height, width = width, height
@@ -46,7 +45,7 @@ class OpenCvCodec:
 
 
 def decode(image: Jpeg, factor: int = 1) -> Pixels:
-    """Return the pixels of a JPEG as height x width x RGB, scaled down by 1, 2, 4 or 8.
+    """The pixels of a JPEG as height x width x RGB, scaled down by 1, 2, 4 or 8.
 
     Raises:
         DamagedImageError: libjpeg reports an error or a warning.
@@ -70,7 +69,7 @@ def decode(image: Jpeg, factor: int = 1) -> Pixels:
 
 
 def turned(pixels: Pixels, orientation: int) -> Pixels:
-    """Return the upright pixels, by their EXIF orientation."""
+    """The upright pixels, by their EXIF orientation."""
     if orientation not in _UPRIGHT:
         return pixels
     rotation, flip = _UPRIGHT[orientation]
@@ -84,7 +83,7 @@ def turned(pixels: Pixels, orientation: int) -> Pixels:
 def encode(
     pixels: Pixels, original: tuple[int, int], target: tuple[int, int], quality: int
 ) -> Packed:
-    """Resize RGB pixels of an image that had `original` height and width, and encode them."""
+    """Resizes RGB pixels of an image that had `original` height and width, and encodes them."""
     if pixels.shape[:2] != target:
         resized = cv2.resize(pixels, (target[1], target[0]), interpolation=cv2.INTER_LINEAR)
         pixels = resized.astype(np.uint8, copy=False)
@@ -98,6 +97,6 @@ def encode(
 
 
 def sample(pixels: Pixels) -> Pixels:
-    """Return the points of an image on a regular grid."""
+    """The points of an image on a regular grid."""
     step = sample_step(pixels.shape[0], pixels.shape[1])
     return pixels[::step, ::step]

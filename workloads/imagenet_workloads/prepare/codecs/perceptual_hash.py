@@ -27,7 +27,7 @@ _SCALE = 1 << 6
 
 
 def _cosines(points: int) -> npt.NDArray[np.float64]:
-    """Return the transform of so many points to the frequencies from 1 on, times _SCALE."""
+    """The transform of so many points to the frequencies from 1 on, times _SCALE."""
     waves = np.outer(np.arange(1, _FREQUENCIES + 1), 2 * np.arange(points) + 1)
     cosines: npt.NDArray[np.float64] = np.rint(_SCALE * np.cos(np.pi / (2 * points) * waves))
     return cosines
@@ -40,17 +40,16 @@ _MEDIAN = _FREQUENCIES**2 // 2 - 1
 
 
 def thumbnail(pixels: Pixels) -> Pixels:
-    """Return the points of an image of which the hash is made, 40 x 64, with as many colours.
+    """The points of an image of which the hash is made, 40 x 64, with as many colours.
 
-    Args:
-        pixels: An image, height x width x RGB, or height x width of its luma.
+    The image is height x width x RGB, or height x width of its luma.
     """
     points = cv2.resize(pixels, (_WIDTH, _HEIGHT), interpolation=cv2.INTER_LINEAR)
     return points.astype(np.uint8, copy=False)
 
 
 def perceptual_hashes(thumbnails: Sequence[Pixels]) -> list[int]:
-    """Return the hash of each thumbnail; NO_HASH if it has too little contrast.
+    """The hash of each thumbnail; NO_HASH if it has too little contrast.
 
     They are computed together: for one image the calls would take longer than their work.
     """

@@ -63,10 +63,10 @@ class LibraryMissingError(Exception):
 
 
 def load(name: str = LIBRARY) -> Any:
-    """Return the library with declared functions.
+    """The library with declared functions.
 
     Raises:
-        LibraryMissingError: It is not installed, or lacks a function.
+        LibraryMissingError: it is not installed, or lacks a function.
     """
     try:
         library = ctypes.CDLL(name)
@@ -83,22 +83,16 @@ def _allocate(size: int) -> Pixels:
 
 
 class Planes:
-    """Memory for the Y, Cb and Cr planes of one image after another.
-
-    Attributes:
-        addresses: The addresses of the planes, for the library.
-        strides: Their strides, for the library.
-    """
+    """Memory for the Y, Cb and Cr planes of one image after another."""
 
     def __init__(self, allocate: Callable[[int], Pixels] = _allocate) -> None:
-        """Start empty; `allocate` returns the memory."""
         self._allocate = allocate
         self._memory = [allocate(0)] * 3
         self.addresses = (_Pointer * 3)()
         self.strides = (_Int * 3)()
 
     def lay_out(self, brightness: Size, colour: Size) -> tuple[Pixels, Pixels, Pixels]:
-        """Return uninitialised Y, Cb and Cr planes of these heights and widths.
+        """Uninitialised Y, Cb and Cr planes of these heights and widths.
 
         Earlier planes must not be used any more.
         """
@@ -115,10 +109,9 @@ class Planes:
 
 
 class TurboJpeg:
-    """A decompressor and a compressor, for one thread."""
+    """A decompressor and a compressor, for one thread, of the library that `load` returns."""
 
     def __init__(self, library: Any) -> None:
-        """Take the result of `load`."""
         self._library = library
         self._decompressor = self._handle("tjInitDecompress")
         self._compressor = self._handle("tjInitCompress")
@@ -133,16 +126,9 @@ class TurboJpeg:
         return _Pointer(address)
 
     def decompress(self, jpeg: bytes, height: int, width: int, planes: Planes) -> bool:
-        """Decode a JPEG into its planes.
+        """Decodes a JPEG into its planes; says whether there was no error and no warning.
 
-        Args:
-            jpeg: The file.
-            height: The wanted height, one that libjpeg can scale to.
-            width: likewise.
-            planes: The planes, Y as large as its chroma covers.
-
-        Returns:
-            Whether there was no error and no warning.
+        libjpeg can scale to the height and width. Y is as large as its chroma covers.
         """
         status = self._library.tjDecompressToYUVPlanes(
             self._decompressor,
@@ -157,13 +143,9 @@ class TurboJpeg:
         return bool(status == 0)
 
     def compress(self, planes: Planes, height: int, width: int, quality: int) -> bytes:
-        """Encode planes as a JPEG with 4:2:0 subsampling.
+        """Encodes planes as a JPEG of this height and width with 4:2:0 subsampling.
 
-        Args:
-            planes: The planes, Y twice as large as Cb, so padded for odd sizes.
-            height: The height of the image.
-            width: likewise.
-            quality: 1 to 100.
+        Y is twice as large as Cb, so padded for odd sizes.
         """
         if self._buffer_fits != (height, width):
             needed = self._library.tjBufSize(width, height, _TJSAMP_420)
@@ -198,17 +180,11 @@ class PlanesCodec:
     name = "planes"
 
     def __init__(self) -> None:
-        """Load the library.
-
-        Raises:
-            LibraryMissingError: It is not installed.
-        """
         self._library = load()
         self._of_thread = threading.local()
         self._others = OpenCvCodec()
 
     def recode(self, image: Jpeg, recipe: Recipe) -> Packed:
-        """Decode, rotate, resize and encode a JPEG."""
         if not converts(image):
             return self._others.recode(image, recipe)
         target = target_size(image.height, image.width, recipe.resize)
@@ -228,7 +204,7 @@ def converts(image: Jpeg) -> bool:
 
 
 def averaged_pixels(image: Jpeg, target: Size) -> int:
-    """Return the decoded chroma pixels that become an image of (height, width) by averaging.
+    """The decoded chroma pixels that become an image of (height, width) by averaging.
 
     Averaging takes much longer than linear interpolation.
     """
@@ -248,7 +224,7 @@ class _Bench:
         self._resized = Planes()
 
     def recode(self, image: Jpeg, target: tuple[int, int], quality: int) -> Packed | None:
-        """Make the JPEG of (height, width); None if the library warns or fails."""
+        """The JPEG of (height, width); None if the library warns or fails."""
         stored = self._decode(image, reduction(image.height, image.width, target))
         if stored is None:
             return None
@@ -274,7 +250,6 @@ class _Bench:
         return Packed(jpeg, height, width, sample, original, points)
 
     def _decode(self, image: Jpeg, factor: int) -> tuple[Pixels, Pixels, Pixels] | None:
-        """Return the planes of a JPEG, scaled down by `factor`."""
         height, width = -(-image.height // factor), -(-image.width // factor)
         across, down = _COVERS[image.subsampling]
         small = (-(-height // down), -(-width // across))
@@ -293,7 +268,7 @@ def _averages(stored: Size, resized: Size) -> bool:
 
 
 def _sample(brightness: Pixels, blue: Pixels, red: Pixels) -> Pixels:
-    """Return the points of the image on a regular grid, as RGB."""
+    """The points of the image on a regular grid, as RGB."""
     height, width = brightness.shape
     step = sample_step(height, width)
     if step == 1:

@@ -61,12 +61,7 @@ class Member(NamedTuple):
 
 
 class Archive(Protocol):
-    """An archive in a blob, which it closes.
-
-    Attributes:
-        format: `tar` or `zip`.
-        blob: the blob.
-    """
+    """An archive in a blob, which it closes; its format is `tar` or `zip`."""
 
     format: str
     blob: Blob
@@ -86,11 +81,7 @@ class Archive(Protocol):
         """
 
     def part(self, member: Member) -> Part:
-        """A member that is an archive.
-
-        Raises:
-            InputError: it is compressed.
-        """
+        """A member that is an archive; an `InputError` if it is compressed."""
 
     def inflated(self, member: Member) -> Iterator[bytes] | None:
         """The content of a compressed member; None if ranges of it can be read.
@@ -142,25 +133,16 @@ def pass_over(member: Member, notes: Notes) -> None:
 
 
 def require_data(member: Member, where: str) -> None:
-    """Checks that the member of an image contains the bytes.
-
-    Raises:
-        InputError: it is a link, sparse, encrypted, or of an unknown compression.
-    """
+    """Raises an `InputError` if the member of an image cannot be read in place."""
     if member.kind in _UNREADABLE:
         what, remedy = _UNREADABLE[member.kind]
         raise InputError(f"{where}: {readable(member.name)} {what}; {remedy}")
 
 
 class FilesOfArchive(FileSet):
-    """Some members of an archive, with their paths there as names."""
+    """Some members of an archive, with their paths there as names; it closes the archive."""
 
     def __init__(self, archive: Archive, members: Iterable[Member]) -> None:
-        """Reads nothing yet; the archive is closed with the files.
-
-        Raises:
-            InputError: a member cannot be read.
-        """
         self.where = archive.blob.where
         self._archive = archive
         self._members = {member.name: member for member in members}
@@ -194,7 +176,6 @@ class FilesOfArchive(FileSet):
         return UnnamedFile(f"{self.where}: {readable(name)}", descriptor)
 
     def close(self) -> None:
-        """Closes the archive."""
         with self._lock:
             while self._inflated:
                 os.close(self._inflated.popitem()[1])

@@ -87,13 +87,9 @@ class ArchiveListing(Listing):
     """
 
     def __init__(self, archive: Archive, root: str | None = None, name: str = "") -> None:
-        """Takes over an archive.
+        """Takes over an archive, of which the folder `root` is listed; None for all.
 
-        Args:
-            archive: the archive.
-            root: the folder in it that is listed; None for all.
-            name: of the archive, with which the names of images begin that have labels beside
-                them, as in a folder of shards.
+        The names of images with labels beside them begin with its name, as in a folder of shards.
         """
         self.where = archive.blob.where
         self.kind = f"{archive.format} of folders"
@@ -110,7 +106,6 @@ class ArchiveListing(Listing):
 
     @property
     def identity(self) -> Mapping[str, Any] | None:
-        """The version of the archive."""
         return self.version
 
     def scan(self, notes: Notes) -> Iterator[Image]:
@@ -147,16 +142,13 @@ class ArchiveListing(Listing):
                 yield Image("", member.name, member.offset, member.size, member.mtime)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image, at its offset in the outer archive."""
         reader = self.archive if self._inner is None else self._inner(self.archive.blob)
         return reader.read(name, offset, size)
 
     def close(self) -> None:
-        """Closes the blob."""
         self.archive.blob.close()
 
     def file(self, path: str) -> LabelFile | None:
-        """A file in the archive, inside the listed folder or above it."""
         member = self._files.get(path)
         if member is None:
             return None
@@ -178,11 +170,9 @@ class ArchiveListing(Listing):
         return {"within": roots[0]}
 
     def annotations(self, folder: str) -> Annotations:
-        """The annotations in a folder of the archive."""
         return AnnotationsInArchive(self.archive, folder)
 
     def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
-        """The kind in plans."""
         if self._inner is not None:
             return f"{self.archive.format} of {self._inner.format}s"
         return f"flat {self.archive.format}" if is_flat else f"{self.archive.format} of folders"
@@ -223,11 +213,7 @@ class ArchiveListing(Listing):
 
 
 def format_of(archives: Sequence[Member], where: str) -> type[TarArchive | ZipArchive] | None:
-    """The format of the archives in an archive; None without any.
-
-    Raises:
-        InputError: they are of several.
-    """
+    """The format of the archives in an archive; None without any, an `InputError` for several."""
     found = {member.name[-4:] for member in archives}
     if len(found) > 1:
         raise InputError(f"{where}: holds tars and zips; put those of the classes into one archive")
@@ -261,7 +247,6 @@ class InnerArchives:
         self._prefix = prefix
 
     def images(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images of one archive after the other."""
         listed = map_in_order(self._listed, self._members, self._at_once)
         for outer, images, own in listed:
             notes.share = min(1.0, outer.offset / self._archive.blob.size)
@@ -281,11 +266,7 @@ class InnerArchives:
         return outer, images, own
 
     def images_of(self, outer: Member, notes: Notes) -> Iterator[Image]:
-        """Yields the images of an inner archive.
-
-        Raises:
-            InputError: it is compressed or damaged, or an image in it cannot be read.
-        """
+        """Yields the images of an inner archive."""
         require_data(outer, self._archive.blob.where)
         # The archive of a class that was not downloaded can have 0 bytes.
         if outer.size:
@@ -307,12 +288,7 @@ def _images_in(
 ) -> Iterator[Image]:
     """Yields the images of an archive; without any, those of the archives in it.
 
-    Args:
-        archive: the archive.
-        prefix: of the images' names: the path of the archive and a slash.
-        notes: count the other members.
-        hide: called with each member in a hidden folder.
-        at_once: the archives in it that are listed at the same time.
+    `prefix` is that of the images' names. `hide` is called with each member in a hidden folder.
     """
     inner: list[Member] = []
 
@@ -376,7 +352,6 @@ class FlatArchive(ArchiveListing):
         self.kind = f"flat {archive.format}"
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images in the order of the archive."""
         for member in self._members(notes):
             if not holds_image(member):
                 pass_over(member, notes)
@@ -405,11 +380,7 @@ def _in_new_thread(images: Iterator[Image]) -> Iterator[Image]:
 
 
 class ArchiveSet(Listing):
-    """The images of some archives, one archive after the other.
-
-    Attributes:
-        names: of the archives in their set.
-    """
+    """The images of some archives, one archive after the other."""
 
     def __init__(
         self,
@@ -429,9 +400,6 @@ class ArchiveSet(Listing):
             others: the names of other files beside them, which are counted.
             within: for pack, the archive of a split whose images are named by their paths in it.
             splits: the split of each archive; none if no split is one.
-
-        Raises:
-            InputError: the archives are of several kinds.
         """
         self.where = files.where if len(names) != 1 else f"{files.where}/{names[0]}"
         self.names = names
@@ -457,7 +425,6 @@ class ArchiveSet(Listing):
 
     @property
     def lists_at_once(self) -> int:
-        """The archives that are listed at the same time, one request each."""
         return self.reads_at_once
 
     @property
@@ -467,7 +434,6 @@ class ArchiveSet(Listing):
         return {"where": self._files.where} if is_journaled else None
 
     def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
-        """The kind in plans."""
         del is_flat
         return samples.KIND if has_labels else self.kind
 
@@ -498,7 +464,6 @@ class ArchiveSet(Listing):
         return [name for name in self.names if of[name] not in (TEST, UNLABELLED)]
 
     def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
-        """The images of one archive after the other."""
         names = self._names_to_list()
         for number, name in enumerate(names):
             notes.share = number / len(names)
@@ -510,7 +475,6 @@ class ArchiveSet(Listing):
                     yield image
 
     def _images(self, name: str, archive: Archive, notes: Notes) -> Iterator[Image]:
-        """The images of one archive; their names begin with its name and a slash."""
         at_once = LISTED_AT_ONCE if self.reads_at_once == 1 else 1
 
         def hide(member: Member) -> None:
@@ -519,7 +483,6 @@ class ArchiveSet(Listing):
         yield from _images_in(archive, f"{name}/", notes, hide, at_once)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image, at its offset in the outer archive."""
         match = _OF_ARCHIVE.fullmatch(f"{self._within}/{name}" if self._within else name)
         if match is None:
             raise changed(self.where, f"{name} is in no archive")
@@ -531,7 +494,6 @@ class ArchiveSet(Listing):
             return reader.read(match[2], offset, size)
 
     def file(self, path: str) -> LabelFile | None:
-        """A file of labels beside the archives."""
         return self._files.label_file(path)
 
     def naming(self, roots: Sequence[str], *, has_labels: bool) -> Naming:
@@ -542,7 +504,6 @@ class ArchiveSet(Listing):
         return Naming(f"{archive}/" if is_in_it else "")
 
     def close(self) -> None:
-        """Closes the files."""
         self._files.close()
 
     def _listed(self, name: str) -> tuple[str, Notes]:
@@ -585,7 +546,6 @@ class AnnotationsInArchive:
         self._folder = folder
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Yields the name and the content of each."""
         for member in self._archive.members():
             is_here = member.name.startswith(prefix(self._folder)) and member.kind is Kind.FILE
             if not is_here or not member.name.endswith(ANNOTATION_SUFFIX):

@@ -72,17 +72,11 @@ class _Open:
 
 
 class FolderListing(Listing):
-    """Every image below a folder. Holds some names of one folder at a time."""
+    """Every image below the folder `start` of a root. Holds some names of one folder at a time."""
 
     strips = True
 
     def __init__(self, root: Path, start: str = "") -> None:
-        """Reads nothing yet.
-
-        Args:
-            root: the folder from which paths are.
-            start: the folder to list, from there; links out of it are refused.
-        """
         self.kind = FOLDER
         self.start = start
         self.where = str(root / start)
@@ -144,23 +138,18 @@ class FolderListing(Listing):
         return _Open(prefix, enumerate(names), start, step, real_path)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
         return read_image(self._top, self._real_root, name, size)
 
     def place(self, folder: str) -> str:
-        """A folder in messages."""
         return str(self._top / folder)
 
     def file(self, path: str) -> LabelFile | None:
-        """A file of labels, unless it is a link that leads out of the folder."""
         return file_below(self._top, path)
 
     def annotations(self, folder: str) -> Annotations:
-        """The annotations in a folder."""
         return AnnotationsInFolder(self._top, folder)
 
     def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
-        """The kind in plans."""
         return FLAT_FOLDER if is_flat else FOLDER
 
 
@@ -180,7 +169,6 @@ class FlatFolder(FolderListing):
         self.kind = FLAT_FOLDER
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images in an order that depends on their names alone."""
         links = Links(self._root)
         for name in sorted_names(self._root):
             status = links.look(f"{self._root}/{name}", is_wanted=True) if is_image(name) else None
@@ -191,24 +179,13 @@ class FlatFolder(FolderListing):
 
 
 class AnnotationsInFolder:
-    """The annotations in a folder of a volume."""
+    """The annotations in a folder of a tree on a volume; links out of the tree are refused."""
 
     def __init__(self, root: Path, folder: str) -> None:
-        """Reads nothing yet.
-
-        Args:
-            root: of the tree; links out of it are refused.
-            folder: from there.
-        """
         self.where = str(root / folder)
         self._root = root
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Yields the path and the content of each.
-
-        Raises:
-            InputError: one cannot be read, or is a link out of the tree.
-        """
         require_inside(self.where, str(self._root))
         for folder, folders, names in os.walk(self.where):
             folders.sort()
@@ -229,7 +206,7 @@ class AnnotationsInFolder:
 
 
 class S3Folder(Listing):
-    """Every image below a prefix.
+    """Every image below `start`, from the prefix on.
 
     An image is an object. The place of the ETag in the key of the dataset is its `offset`: a number
     made of the ETag, by which `read` notices another object.
@@ -240,13 +217,6 @@ class S3Folder(Listing):
     strips = True
 
     def __init__(self, bucket: Bucket, prefix: str, start: str = "") -> None:
-        """Lists nothing yet.
-
-        Args:
-            bucket: the bucket.
-            prefix: from which paths are.
-            start: the prefix to list, from there.
-        """
         self._bucket = bucket
         self._prefix = prefix.strip("/")
         self._root = f"{self._prefix}/" if self._prefix else ""
@@ -310,11 +280,9 @@ class S3Folder(Listing):
             notes.pass_over(name)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
         return _read_object(self._bucket, f"{self._root}{name}", offset, size)
 
     def place(self, folder: str) -> str:
-        """A prefix in messages."""
         return self._bucket.where(f"{join(self._prefix, folder)}/".lstrip("/"))
 
     def file(self, path: str) -> LabelFile | None:
@@ -326,11 +294,9 @@ class S3Folder(Listing):
         return label_object(self._bucket, f"{self._root}{path}") if is_listed else None
 
     def annotations(self, folder: str) -> Annotations:
-        """The annotations below a prefix, each an object that takes a request."""
         return _S3Annotations(self._bucket, join(self._prefix, folder))
 
     def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
-        """The kind in plans."""
         del has_labels
         return FLAT_PREFIX if is_flat else PREFIX
 
@@ -351,7 +317,6 @@ class S3FlatFolder(S3Folder):
     kind = FLAT_PREFIX
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images by key."""
         for one in self._bucket.below(self._prefix):
             yield from self._images(one, notes)
 

@@ -71,11 +71,9 @@ class ParquetFile:
 
     @property
     def groups(self) -> int:
-        """The number of row groups."""
         return len(self.starts)
 
     def rows(self, group: int) -> int:
-        """The rows of a row group."""
         return int(self.metadata.row_group(group).num_rows)
 
     def labels(self, group: int, blob: Blob) -> list[str]:
@@ -197,11 +195,7 @@ def digest(blob: Blob) -> str:
 
 @contextmanager
 def explained(where: str) -> Iterator[None]:
-    """Puts errors of pyarrow, and of Python about what it read, in words; those of the blob pass.
-
-    Raises:
-        InputError: pyarrow cannot read the file.
-    """
+    """Puts errors of pyarrow, and of Python about what it read, in words, but none of the blob."""
     import pyarrow as pa
 
     try:
@@ -216,7 +210,6 @@ def explained(where: str) -> Iterator[None]:
 
 
 def _damaged(where: str, reason: str) -> InputError:
-    """The error for a file that cannot be read; the caller raises it."""
     return InputError(f"{where}: cannot be read as Parquet: {readable(reason)}")
 
 
@@ -346,25 +339,15 @@ GroupKey = tuple[str, int]
 
 
 class RowGroups:
-    """The image columns of a few row groups; may be used from several threads."""
+    """The image columns of a few row groups, at least 1; may be used from several threads."""
 
     def __init__(self, most: int) -> None:
-        """Keeps nothing yet.
-
-        Args:
-            most: the row groups that are kept, at least 1.
-        """
         self._most = most
         self._kept: OrderedDict[GroupKey, Future[pa.ChunkedArray]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: GroupKey, read: Callable[[], "pa.ChunkedArray"]) -> "pa.ChunkedArray":
-        """Returns a row group, which one thread reads while others wait for it.
-
-        Args:
-            key: its file and number.
-            read: reads it.
-        """
+        """A row group of a file, which one thread reads while others wait for it."""
         with self._lock:
             found = self._kept.get(key)
             if found is None:
@@ -403,13 +386,7 @@ class Parquet(Source):
     reads_in_order = True
 
     def __init__(self, files: FileSet, names: Sequence[str], planned: Fields | None = None) -> None:
-        """Opens nothing yet.
-
-        Args:
-            files: with the Parquet files; it is closed with the source.
-            names: of the files to list, in order.
-            planned: the tags of the files, as `version` has them; None before index.
-        """
+        """Lists the names in order. `planned` has the tags of the files; None before index."""
         self.where = files.where if len(names) != 1 else f"{files.where}/{names[0]}"
         self.reads_at_once = min(files.reads_at_once, _MOST_AT_ONCE)
         self._files = files
@@ -422,11 +399,6 @@ class Parquet(Source):
         self._groups = RowGroups(self.reads_at_once)
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images in the order of the files and rows.
-
-        Raises:
-            InputError: two files have different names of the labels.
-        """
         notes.left_out.update(self.left_out)
         opened = {name: self._open(name) for name in self._names}
         named = {file.class_names: name for name, file in opened.items() if file.class_names}
@@ -474,11 +446,9 @@ class Parquet(Source):
         return len(groups), sum(file.rows(group) * file.row_bytes for file, group in opened)
 
     def close(self) -> None:
-        """Closes the files."""
         self._files.close()
 
     def _group_of(self, name: str, row: int) -> tuple[str, int]:
-        """The file of an image, and its row group."""
         path = name.rpartition("/")[0]
         return path, bisect_right(self._open(path).starts, row) - 1
 

@@ -51,12 +51,7 @@ def images(
 ) -> Iterator[Image]:
     """Yields the images of a tar or zip, each with the label beside it as its class, or none.
 
-    Args:
-        archive: the archive.
-        members: of it, in order.
-        prefix: of the images' names.
-        notes: count the other members.
-        may_be_labelled: whether a member is looked at as a part of a sample.
+    `may_be_labelled` says whether a member is looked at as a part of a sample.
 
     Raises:
         InputError: an image cannot be read, or its label is empty or no class's name.

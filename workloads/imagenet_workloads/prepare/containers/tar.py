@@ -70,19 +70,13 @@ class TarArchive:
     format = "tar"
 
     def __init__(self, blob: Blob) -> None:
-        """Reads nothing yet."""
         self.blob = blob
 
     def members(self) -> Iterator[Member]:
-        """Yields the members in order."""
         return members(Region(self.blob, 0, self.blob.size, self.blob.where))
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of a member, checked against the header before them.
-
-        Raises:
-            InputError: no member of that size is there any more.
-        """
+        """The bytes of a member, checked against the header before them."""
         block = self.blob.read(offset - BLOCK, BLOCK + size)
         # A pax header may replace this size, but only from 8 GiB on.
         if len(block) != BLOCK + size or header_size(block[:BLOCK]) != size:
@@ -90,7 +84,6 @@ class TarArchive:
         return block[BLOCK:]
 
     def part(self, member: Member) -> Part:
-        """A member that is an archive."""
         where = f"{self.blob.where}: {readable(member.name)}"
         return Part(self.blob, where, member.offset, member.size)
 

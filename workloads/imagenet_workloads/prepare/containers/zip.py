@@ -37,13 +37,9 @@ _EXTRA = 64
 
 
 class _Directory(NamedTuple):
-    """The place of the central directory.
+    """The place of the central directory, of so many bytes and entries.
 
-    Attributes:
-        start: its first byte in the blob.
-        size: in bytes.
-        entries: its members.
-        shift: the bytes before the zip, which its offsets do not count.
+    The offsets of a zip do not count the bytes before it, `shift`. `start` does.
     """
 
     start: int
@@ -58,11 +54,9 @@ class ZipArchive:
     format = "zip"
 
     def __init__(self, blob: Blob) -> None:
-        """Reads nothing yet."""
         self.blob = blob
 
     def members(self) -> Iterator[Member]:
-        """Yields the members in the order of the central directory."""
         directory = _directory(self.blob)
         block, base, at, found = b"", directory.start, 0, 0
         end = directory.start + directory.size

@@ -64,18 +64,11 @@ class OpenFiles:
     """
 
     def __init__(self) -> None:
-        """Opens nothing yet."""
         self._lock = Lock()
         self._open: OrderedDict[Hashable, _OpenFile] = OrderedDict()
 
     def read(self, reader: Hashable, path: Path, offset: int, size: int) -> bytes:
-        """The bytes of a range.
-
-        Args:
-            reader: who reads: each reader has a descriptor of its file.
-            path: of the file.
-            offset: of the first byte.
-            size: in bytes.
+        """The bytes of a range; each reader has a descriptor of its file.
 
         Raises:
             InputError: the path leads to no file.
@@ -100,7 +93,6 @@ class OpenFiles:
                         os.close(self._open.pop(one).descriptor)
 
     def close(self, reader: Hashable) -> None:
-        """Closes the file of a reader, if it is open."""
         with self._lock:
             file = self._open.pop(reader, None)
         if file is not None:
@@ -128,7 +120,6 @@ class Record:
     size: int
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON values."""
         return {
             "version": self.version.to_document(),
             "checksum": self.checksum,
@@ -155,9 +146,6 @@ class CacheEntry:
         """What this job fetched; without that, what was fetched last.
 
         None unless the content is there in full length.
-
-        Raises:
-            InputError: A record is damaged.
         """
         own = self._read(self._path_of(self.job)) if self.job else None
         return own or self.newest()
@@ -167,29 +155,20 @@ class CacheEntry:
         return self._read(self._path_of(""))
 
     def store(self, record: Record) -> None:
-        """Makes a content the newest, and that of this job.
-
-        Raises:
-            StorageError: The volume cannot be written.
-        """
+        """Makes a content the newest, and that of this job."""
         self._write("", record)
         self.keep(record)
 
     def keep(self, record: Record) -> None:
-        """Makes a content that of this job, for as long as a preparation may take.
-
-        Raises:
-            StorageError: The volume cannot be written.
-        """
+        """Makes a content that of this job, for as long as a preparation may take."""
         if self.job:
             self._write(self.job, record)
 
     def kept_for_others(self, oldest: float) -> set[str]:
         """The names of the contents that other jobs may read.
 
-        Args:
-            oldest: When a preparation that still runs may have begun, by the volume's clock, in
-                seconds since 1970. What earlier ones have left is deleted.
+        `oldest` is when a preparation that still runs may have begun, by the volume's clock, in
+        seconds since 1970. What earlier ones have left is deleted.
         """
         kept, mine = set(), self._path_of(self.job)
         for path in self.folder.glob(f"{_RECORD}-*{_SUFFIX}"):
@@ -223,11 +202,7 @@ class CacheEntry:
         return record if status is not None and status.st_size == record.size else None
 
     def open(self) -> "CachedFile":
-        """Opens the content.
-
-        Raises:
-            InputError: the file is not in the cache.
-        """
+        """Opens the content; an `InputError` if the file is not in the cache."""
         record = self.record()
         if record is None:
             raise InputError(
@@ -238,19 +213,15 @@ class CacheEntry:
 
 
 def cache_entry(cache: Path, name: str, where: str, server: str = "") -> CacheEntry:
-    """Returns the entry of a file in a cache.
+    """The entry of a file in a cache, by its name and its address without query.
 
-    Args:
-        cache: the folder of the volume.
-        name: the name of the file, without folders.
-        where: its address, without query.
-        server: what the address lacks, such as the endpoint of a bucket.
+    `server` is what the address lacks, such as the endpoint of a bucket.
     """
     return entry_in_folder(cache / FOLDER, name, where, server)
 
 
 def entry_in_folder(folder: Path, name: str, where: str, server: str = "") -> CacheEntry:
-    """Returns the entry of a file in a folder of a cache; the others are as in `cache_entry`."""
+    """The entry of a file in a folder of a cache."""
     digest = hashlib.sha256(f"{server} {where}".encode()).hexdigest()[:12]
     job = Environment.from_mapping(os.environ).job_uid
     return CacheEntry(folder / f"{name}-{digest}", where, job)
@@ -259,36 +230,19 @@ def entry_in_folder(folder: Path, name: str, where: str, server: str = "") -> Ca
 class CachedFile:
     """A file in the cache as a `RemoteBlob` whose reads wait for no network.
 
-    Attributes:
-        where: the path of the content.
-        size: in bytes.
-        version: of the server's file.
-        at_once: 1.
-        cache_field: empty.
+    It is opened when it is read: there may be more files than a process may open.
     """
 
     at_once = 1
     cache_field = ""
 
     def __init__(self, path: Path, size: int, version: Version | None = None) -> None:
-        """Opens nothing yet: there may be more files than a process may open.
-
-        Args:
-            path: of the content.
-            size: in bytes.
-            version: of the server's file; None if it is not read.
-        """
         self.where = str(path)
         self.size = size
         self.version = version or Version(self.where, size)
         self._path = path
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range.
-
-        Raises:
-            InputError: the file cannot be read, or another fetch has replaced it.
-        """
         try:
             return _OPEN_FILES.read(self, self._path, offset, size)
         except FileNotFoundError:
@@ -297,17 +251,11 @@ class CachedFile:
             raise InputError(f"{self.where}: cannot be read: {error.strerror}") from error
 
     def close(self) -> None:
-        """Closes the file."""
         _OPEN_FILES.close(self)
 
 
 def cached_labels(entry: CacheEntry, entry_of: Callable[[str], CacheEntry | None]) -> LabelFile:
-    """A label file in the cache.
-
-    Args:
-        entry: of the file.
-        entry_of: the entry of the file with another name in the same folder.
-    """
+    """A label file in the cache; `entry_of` gives those in the same folder by their names."""
 
     def read() -> io.BufferedReader:
         with closing(entry.open()) as file:
@@ -349,20 +297,12 @@ class FileToFetch:
 
 @dataclass(frozen=True)
 class CachedFiles:
-    """A list of files in a cache, and its files.
-
-    Attributes:
-        list_entry: of the list; the folders of its files are beside it.
-    """
+    """A list of files in a cache, and its files, whose folders are in that of the list."""
 
     list_entry: CacheEntry
 
     def open_listed(self) -> tuple[str, RemoteFiles]:
-        """The commit of the list, empty if it has none, and its files for index.
-
-        Raises:
-            InputError: the list is not in the cache, or is damaged.
-        """
+        """The commit of the list, empty if it has none, and its files for index."""
         fields = self._read_list()
         tags = fields.object("files")
 
@@ -474,7 +414,6 @@ class _List:
         self._content = content
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
         return self._content[offset : offset + size]
 
     def close(self) -> None:

@@ -60,11 +60,9 @@ class HttpKind(RemoteKind):
     planned_as = (*KINDS, *KINDS_OF_SEVERAL)
 
     def is_given(self, parsed: Namespace) -> bool:
-        """Whether --http-files or --http-folder is given."""
         return bool(parsed.http_files or parsed.http_folder)
 
     def mistake(self, parsed: Namespace) -> str | None:
-        """Names must be of files, and validation images need labels and exclude a drawn split."""
         names = {file.name for file in parsed.http_files}
         chosen = (
             *(parsed.http_archive, parsed.http_validation),
@@ -93,7 +91,6 @@ class HttpKind(RemoteKind):
         return None
 
     def open(self, parsed: Namespace) -> Source:
-        """Looks for the layout of the archives."""
         name = _archive(parsed)
         if name is None:
             most = parsed.http_max_requests
@@ -103,7 +100,6 @@ class HttpKind(RemoteKind):
         return open_remote(blob, within, most, choices.of(parsed))
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
-        """Opens the validation images, and reads their labels and the files beside them."""
         if parsed.http_validation is None:
             return None
         files = _files(parsed)
@@ -116,20 +112,16 @@ class HttpKind(RemoteKind):
         return Validation(source, labels)
 
     def class_words(self, parsed: Namespace) -> LabelFile | None:
-        """Reads the file of words."""
         name = parsed.http_class_words
         return None if name is None else _files(parsed).words(name)
 
     def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
-        """The files with annotations."""
-
         def opener(name: str) -> Callable[[], Blob]:
             return lambda: _files(parsed).blob(name)
 
         return [*map(opener, parsed.http_bounding_boxes)]
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
-        """Opens an archive of the plan, which must not have changed."""
         is_validation = is_of_option(planned, _VALIDATION)
         if parsed.http_folder is not None and not is_validation:
             return open_planned_archives(planned, _folder(parsed))
@@ -140,7 +132,6 @@ class HttpKind(RemoteKind):
         return open_remote_planned(planned, _files(parsed).blob(name), within)
 
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
-        """All files, those of the folder too."""
         return _Files(parsed).to_fetch(parsed.cache, _archives(parsed))
 
 
@@ -150,19 +141,16 @@ def _archives(parsed: Namespace) -> set[str | None]:
 
 
 def _folder(parsed: Namespace) -> RemoteFiles:
-    """The archives of --http-folder."""
     at_once = AT_ONCE if parsed.cache is None else 1
     where = parsed.http_folder.rstrip("/")
     return RemoteFiles(where, _names(parsed), _files(parsed).blob, at_once)
 
 
 def _names(parsed: Namespace) -> Sequence[str]:
-    """The names of the archives of --http-folder."""
     return expanded_names(parsed.http_name) or ()
 
 
 def _all_files(parsed: Namespace) -> list[options.ServedFile]:
-    """The files, and those of the folder."""
     below = (
         options.ServedFile(name=name, url=parsed.http_folder + name) for name in _names(parsed)
     )
@@ -200,7 +188,6 @@ class _Files:
         return HttpBlob(self._files[name], self._client)
 
     def to_fetch(self, cache: Path, archives: Collection[str | None]) -> list[FileToFetch]:
-        """All files, for a cache."""
         return [
             FileToFetch(
                 file.name,
@@ -222,7 +209,6 @@ class _Files:
         return served_labels(name, self._files, contents)
 
     def words(self, name: str) -> LabelFile:
-        """A file of words, which is read as a whole."""
         contents = {name: download(self._files[name], self._client)}
         return served_labels(name, self._files, contents)
 
@@ -236,7 +222,6 @@ class _CachedFiles:
         }
 
     def blob(self, name: str) -> RemoteBlob:
-        """The content of a file."""
         return self._entries[name].open()
 
     def labels(self, name: str, archives: Collection[str | None]) -> LabelFile:
@@ -248,7 +233,6 @@ class _CachedFiles:
         return cached_labels(self._entries[name], beside)
 
     def words(self, name: str) -> LabelFile:
-        """A file of words."""
         return cached_labels(self._entries[name], lambda _: None)
 
 
@@ -263,8 +247,7 @@ def _archive(parsed: Namespace) -> str | None:
 def expanded_names(names: Iterable[str]) -> list[str] | None:
     """All names, sorted; None if one has a wrong range or comes twice, or if they are too many.
 
-    Args:
-        names: each with one range of numbers at most, of as many digits as its first number has.
+    A name has one range of numbers at most, of as many digits as its first number has.
     """
     found: list[str] = []
     for name in names:

@@ -40,11 +40,9 @@ class HuggingFaceKind(RemoteKind):
     planned_as = (parquet.KIND, samples.KIND, *KINDS)
 
     def is_given(self, parsed: Namespace) -> bool:
-        """Whether --hf-dataset is given."""
         return parsed.hf_dataset is not None
 
     def open(self, parsed: Namespace) -> Source:
-        """Asks for the files, and opens the Parquet files among them or the archive."""
         if parsed.cache is not None:
             commit, files = _cached(parsed).open_listed()
         else:
@@ -61,7 +59,6 @@ class HuggingFaceKind(RemoteKind):
         return pinned(source, {"commit": commit})
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
-        """Opens the files of the plan at its commit."""
         if parsed.cache is not None:
             files = _cached(parsed).open_planned()
         else:

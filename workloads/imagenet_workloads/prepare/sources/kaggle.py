@@ -38,11 +38,9 @@ class KaggleKind(RemoteKind):
     planned_as = (*KINDS, parquet.KIND, samples.KIND)
 
     def is_given(self, parsed: Namespace) -> bool:
-        """Whether --kaggle-competition or --kaggle-dataset is given."""
         return parsed.kaggle_competition is not None or parsed.kaggle_dataset is not None
 
     def mistake(self, parsed: Namespace) -> str | None:
-        """A competition and a dataset exclude each other, and only a dataset has versions."""
         if parsed.kaggle_competition is None:
             return None
         if parsed.kaggle_dataset is not None:
@@ -52,7 +50,6 @@ class KaggleKind(RemoteKind):
         return None
 
     def open(self, parsed: Namespace) -> Source:
-        """Opens the archive or the Parquet file."""
         within, most = parsed.kaggle_path_in_archive, parsed.kaggle_max_requests
         if parsed.cache is not None:
             return open_remote(_entry(parsed).open(), within, most, choices.of(parsed))
@@ -62,7 +59,6 @@ class KaggleKind(RemoteKind):
         return pinned(source, {} if download.version is None else {_VERSION: download.version})
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
-        """Opens the file of the plan, which must not have changed."""
         within = parsed.kaggle_path_in_archive
         if parsed.cache is not None:
             return open_remote_planned(planned, _entry(parsed).open(), within)
@@ -73,7 +69,6 @@ class KaggleKind(RemoteKind):
         return open_remote_planned(planned, _blob(download, kaggle.connect(download)), within)
 
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:
-        """The one file."""
         download = _download(parsed)
         opened = partial(open_to_fetch, _served(download), kaggle.connect(download))
         return [FileToFetch(download.name, _entry(parsed), True, "", opened)]

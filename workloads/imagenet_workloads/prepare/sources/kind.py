@@ -63,11 +63,7 @@ class SourceKind(ABC):
 
     @abstractmethod
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
-        """Opens a source again for imagenet-pack.
-
-        Args:
-            planned: from `Source.to_document`.
-            parsed: the options of imagenet-pack.
+        """Opens a source again for imagenet-pack, from what `Source.to_document` made.
 
         Raises:
             InputError: an option is missing, or the source differs from the plan.
@@ -78,7 +74,6 @@ class RemoteKind(SourceKind):
     """Files of a server or a bucket. With `--cache`, index and pack read them from the cache."""
 
     def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether imagenet-pack has the options that name the files."""
         return self.is_given(parsed)
 
     @abstractmethod

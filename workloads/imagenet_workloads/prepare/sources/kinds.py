@@ -57,54 +57,31 @@ def mistake_of_fetch(parsed: Namespace) -> str | None:
 
 
 def files_to_fetch(parsed: Namespace) -> Sequence[FileToFetch]:
-    """The files in the options of imagenet-fetch.
-
-    Args:
-        parsed: options without a `mistake_of_fetch`.
-
-    Raises:
-        InputError: the Secret lacks a key.
-        WorkloadError: the server cannot be reached.
-    """
+    """The files in the options of imagenet-fetch, which have no `mistake_of_fetch`."""
     (kind,) = (kind for kind in REMOTE_KINDS if kind.is_given(parsed))
     return kind.files_to_fetch(parsed)
 
 
 def naming_remote(parsed: Namespace) -> AbstractContextManager[None]:
-    """Have an `InputError` about a remote source begin with its field of the manifest."""
+    """Has an `InputError` about a remote source begin with its field of the manifest."""
     given = [kind.name for kind in REMOTE_KINDS if kind.is_given(parsed)]
     return of_field(f"spec.dataset.source.{given[0]}") if given else nullcontext()
 
 
 def open_source(parsed: Namespace) -> Source:
-    """Opens the source in the options of imagenet-index.
-
-    Args:
-        parsed: options without a `mistake`.
-
-    Raises:
-        InputError: the source does not exist, or its layout is unknown.
-    """
+    """Opens the source in the options of imagenet-index, which have no `mistake`."""
     (kind,) = _given(parsed)
     with naming_remote(parsed):
         return kind.open(parsed)
 
 
 def open_validation(parsed: Namespace) -> Validation | None:
-    """Opens the validation images in the options of imagenet-index; None without any.
-
-    Raises:
-        InputError: the images do not exist.
-    """
+    """Opens the validation images in the options of imagenet-index; None without any."""
     return next(filter(None, (kind.open_validation(parsed) for kind in KINDS)), None)
 
 
 def class_words(parsed: Namespace) -> LabelFile | None:
-    """The file of the source with the words of the classes; None if no option names one.
-
-    Raises:
-        InputError: there is no such file.
-    """
+    """The file of the source with the words of the classes; None if no option names one."""
     with of_field("source.classWords"):
         return next(filter(None, (kind.class_words(parsed) for kind in KINDS)), None)
 
@@ -115,15 +92,7 @@ def bounding_boxes(parsed: Namespace) -> Sequence[Callable[[], Blob]]:
 
 
 def open_planned(planned: Fields, parsed: Namespace) -> Source:
-    """Opens a source of a plan.
-
-    Args:
-        planned: from `Source.to_document`.
-        parsed: the options of imagenet-pack.
-
-    Raises:
-        InputError: the kind is unknown, an option is missing, or the source has changed.
-    """
+    """Opens a source of a plan for imagenet-pack, from what `Source.to_document` made."""
     name = planned.text("kind")
     kinds = [kind for kind in KINDS if name in kind.planned_as]
     if not kinds:

@@ -105,11 +105,6 @@ def open_archive(
 def open_planned_archive(planned: Fields, blob: Blob, within: str | None = None) -> Source:
     """Opens an archive again for pack. Closes it on an error.
 
-    Args:
-        planned: from `Source.to_document`.
-        blob: the archive.
-        within: as given to `open_archive`.
-
     Raises:
         InputError: it is another archive than was planned.
     """
@@ -130,11 +125,7 @@ def open_planned_archive(planned: Fields, blob: Blob, within: str | None = None)
 
 
 def open_flat_archive(blob: Blob) -> Source:
-    """Opens an archive whose images get their classes from a label file. Closes it on an error.
-
-    Raises:
-        InputError: it is no archive.
-    """
+    """Opens an archive whose images get their classes from a label file. Closes it on an error."""
     try:
         return FlatArchive(_archive(blob))
     except BaseException:
@@ -177,7 +168,6 @@ def _archive(blob: Blob) -> Archive:
 
 
 def _cifar(archive: Archive, folder: str) -> Source:
-    """The images of CIFAR in a folder with its files."""
     files: dict[str, Blob] = {}
     for member in archive.members():
         above, _, name = member.name.rpartition("/")
@@ -222,13 +212,9 @@ def open_remote(
     most_requests: int | None = None,
     choice: Choice | None = None,
 ) -> Source:
-    """Opens an archive with classes for index; closes it on an error.
+    """Opens an archive or Parquet file with classes for index; closes it on an error.
 
-    Args:
-        blob: the archive.
-        within: the folder or tar in it that holds the classes; None for the default.
-        most_requests: for listing it and reading its images; None for 4,000,000.
-        choice: what the user wrote of its layout.
+    `most_requests` are those of listing it and reading its images; None for 4,000,000.
 
     Raises:
         InputError: it is no archive, or reading it takes too many requests.
@@ -257,9 +243,6 @@ def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Sour
         blob: the archive.
         is_flat: whether a label file has the classes.
         option: the option that names it, for `is_of_option`.
-
-    Raises:
-        InputError: its layout is unknown.
     """
     if not is_flat and parquet.is_parquet(blob):
         source = open_parquet_file(_single(blob), None)
@@ -326,11 +309,7 @@ def _with_validation(source: Source, change: Callable[[Source], None]) -> Source
 
 
 def _reading(blob: RemoteBlob) -> Blob:
-    """A blob that reads few headers for each request; closes it on an error.
-
-    Raises:
-        InputError: it is compressed.
-    """
+    """A blob that reads few headers for each request; closes it if it is compressed."""
     if blob.at_once == 1:
         return blob
     window = HeaderWindow(blob)
@@ -371,15 +350,11 @@ def open_archives(
 ) -> Source:
     """Opens archives for index; closes them on an error.
 
-    Args:
-        files: the archives.
-        most_requests: for listing them and reading their images; None for 4,000,000.
-        cache_field: the field of the manifest that has them stored first.
-        choice: what the user wrote of their layout.
+    `most_requests` are those of listing them and reading their images; None for 4,000,000.
 
     Raises:
-        InputError: they are of several kinds, or compressed and in no cache, or reading them
-            takes too many requests.
+        InputError: they are of several kinds, or compressed and in no cache, or reading them takes
+            too many requests.
     """
     try:
         files = _by_plain_names(files, cache_field)

@@ -44,11 +44,6 @@ class SealedSplit(Source):
     kind = "sealed dataset"
 
     def __init__(self, folder: Path, dataset: Dataset, split: str) -> None:
-        """Finds the records; reads none.
-
-        Raises:
-            InputError: a shard is missing or damaged.
-        """
         # Imported here: the parsers must be importable without NumPy.
         from imagenet_workloads.records.split import open_split
 
@@ -62,11 +57,6 @@ class SealedSplit(Source):
             self.own_validation = partial(_validation, folder, dataset)
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images in packed order; reads the head of each record.
-
-        Raises:
-            InputError: a record is damaged.
-        """
         classes, split = self.sealed.classes, self.plan_fields["split"]
         for number in range(self._records.count):
             label = self._records.label(number)
@@ -77,17 +67,12 @@ class SealedSplit(Source):
             yield Image(classes[label], f"{split}/{number}.jpeg", number, size, 0)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The image of one record."""
         if offset >= self._records.count or self._records.size([offset]) != size:
             raise changed(self.where, f"{name} has another size")
         return self._records.parse(offset, self._record(offset)).encoded
 
     def with_boxes(self, keys: Sequence[int]) -> list[int]:
-        """The numbers of the records with boxes, of which these are the ascending keys.
-
-        Raises:
-            InputError: there are more or fewer such records.
-        """
+        """The numbers of the records with boxes, of which these are the ascending keys."""
         if self.sealed.format == RECORD_IO:
             numbers = {int(key): number for number, key in enumerate(self._records.identities())}
             found = [numbers[key] for key in keys if key in numbers]
@@ -102,7 +87,6 @@ class SealedSplit(Source):
         return found
 
     def close(self) -> None:
-        """Closes the files."""
         self._records.close()
 
     def _record(self, number: int) -> bytes:
@@ -121,15 +105,12 @@ class PreparedKind(SourceKind):
     planned_as = (SealedSplit.kind,)
 
     def is_given(self, parsed: Namespace) -> bool:
-        """Whether --prepared is given."""
         return parsed.prepared is not None
 
     def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether --prepared is given."""
         return parsed.prepared is not None
 
     def mistake(self, parsed: Namespace) -> str | None:
-        """What the dataset has itself cannot be given."""
         if parsed.prepared is None:
             return None
         given = {
@@ -142,12 +123,6 @@ class PreparedKind(SourceKind):
         )
 
     def open(self, parsed: Namespace) -> Source:
-        """Opens the training images.
-
-        Raises:
-            InputError: the folder has no whole sealed dataset, or its images are smaller than
-                --resize.
-        """
         folder, dataset = parsed.prepared, read_dataset(parsed.prepared)
         edges = [one.resize for one in dataset.packings or () if one.resize is not None]
         stored = edges[-1] if edges else None
@@ -161,7 +136,6 @@ class PreparedKind(SourceKind):
         return SealedSplit(folder, dataset, TRAIN)
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
-        """Opens the split of the plan, which must be of the same dataset."""
         if parsed.prepared is None:
             raise InputError(
                 f"--prepared (source.prepared) is missing: the plan needs a {SealedSplit.kind}"
@@ -180,16 +154,7 @@ class KeptBoxes:
     """The boxes of both splits, by the number of the record."""
 
     def __init__(self, folder: Path, boxes: BoundingBoxes, splits: Sequence[SealedSplit]) -> None:
-        """Read the file of boxes.
-
-        Args:
-            folder: The folder of dataset.json.
-            boxes: What dataset.json says of it.
-            splits: The splits that have images.
-
-        Raises:
-            InputError: The file cannot be read, or is not as dataset.json says.
-        """
+        """Reads the file of boxes, of which dataset.json in the folder says what `boxes` has."""
         self._counts = dict(boxes.counts)
         self._sha256 = boxes.sha256
         path = folder / boxes.file
@@ -212,18 +177,16 @@ class KeptBoxes:
             self._of[split.plan_fields["split"]] = dict(zip(numbers, by_key.values(), strict=True))
 
     def fingerprint(self) -> str:
-        """Return the hex SHA-256 of the file of boxes."""
         return self._sha256
 
     def count(self, images: Iterable[AnnotatedImage], classes: Collection[str]) -> dict[str, int]:
-        """Return the counts of the sealed dataset, whose images all stay."""
+        """The counts of the sealed dataset, whose images all stay."""
         del images, classes
         return dict(self._counts)
 
     def added(
         self, images: Iterable[PlannedImage], classes: Sequence[str], is_validation: bool
     ) -> Iterator[PlannedImage]:
-        """Yield the images of a split with their boxes."""
         del classes
         found = self._of[VALIDATION if is_validation else TRAIN]
         for image in images:

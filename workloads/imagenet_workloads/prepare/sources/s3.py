@@ -54,11 +54,9 @@ class S3Kind(RemoteKind):
     planned_as = (S3Folder.kind, S3FlatFolder.kind, *KINDS_OF_SEVERAL, *KINDS)
 
     def is_given(self, parsed: Namespace) -> bool:
-        """Whether --s3-bucket is given."""
         return parsed.s3_bucket is not None
 
     def mistake(self, parsed: Namespace) -> str | None:
-        """An archive and a prefix exclude each other, and so do the ways to validate."""
         given = (parsed.s3_key, parsed.s3_keys or None, parsed.s3_prefix)
         if self.is_given(parsed) and sum(one is not None for one in given) != 1:
             return "give either --s3-key, --s3-keys or --s3-prefix"
@@ -73,7 +71,6 @@ class S3Kind(RemoteKind):
         return None
 
     def open(self, parsed: Namespace) -> Source:
-        """Opens the archives or the images of the prefix."""
         files, most = None, parsed.s3_max_requests
         if parsed.s3_keys:
             files = _files(parsed, sorted(map(_name, parsed.s3_keys)))
@@ -92,7 +89,6 @@ class S3Kind(RemoteKind):
         return open_remote(blob, parsed.s3_path_in_archive, most, choices.of(parsed))
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
-        """Opens what --s3-validation names."""
         if parsed.s3_validation is None:
             return None
         labels = None if parsed.s3_labels is None else _label_file(parsed, parsed.s3_labels)
@@ -110,16 +106,13 @@ class S3Kind(RemoteKind):
         return Validation(source, labels)
 
     def class_words(self, parsed: Namespace) -> LabelFile | None:
-        """The object with the words."""
         key = parsed.s3_class_words
         return None if key is None else _label_file(parsed, key)
 
     def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
-        """The objects with annotations."""
         return [partial(_blob, parsed, key) for key in parsed.s3_bounding_boxes]
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
-        """Opens an archive or a prefix of the plan, which must not have changed."""
         kind = planned.text("kind")
         is_validation = is_of_option(planned, _VALIDATION)
         path = parsed.s3_validation if is_validation else parsed.s3_key or parsed.s3_prefix
@@ -189,13 +182,11 @@ def _listed(parsed: Namespace) -> Sequence[str]:
 
 
 def _key_below(parsed: Namespace, name: str) -> str:
-    """The key of an archive of --s3-prefix."""
     prefix = (parsed.s3_prefix or "").strip("/")
     return f"{prefix}/{name}" if prefix else name
 
 
 def _cached_prefix(parsed: Namespace) -> CachedFiles:
-    """The archives of --s3-prefix in the cache."""
     # The slash tells the prefix from an object of the same name.
     where = address_of(parsed.s3_bucket, parsed.s3_prefix.strip("/")).rstrip("/") + "/"
     return CachedFiles(cache_entry(parsed.cache, "prefix", where, parsed.s3_endpoint or ""))

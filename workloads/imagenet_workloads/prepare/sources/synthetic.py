@@ -18,26 +18,21 @@ _NOISE = 24
 
 
 class SyntheticSource(Source):
-    """`images_per_class` JPEGs of each of `classes` classes; an image's offset is its number."""
+    """`images_per_class` JPEGs of each of `classes` classes; an image's offset is its number.
+
+    Their shape is channels (3), height and width in pixels.
+    """
 
     kind = "synthetic"
     where = "the synthetic source"
 
     def __init__(self, classes: int, images_per_class: int, shape: tuple[int, int, int]) -> None:
-        """Takes the numbers; generates nothing yet.
-
-        Args:
-            classes: at least 1.
-            images_per_class: at least 1.
-            shape: channels (3), height and width in pixels.
-        """
         self.classes = classes
         self.images_per_class = images_per_class
         self.shape = shape
         self._digits = len(str(classes - 1))
 
     def to_document(self) -> dict[str, Any]:
-        """What `from_fields` needs to make the same source again, as JSON values."""
         return {
             "kind": self.kind,
             "classes": self.classes,
@@ -47,11 +42,6 @@ class SyntheticSource(Source):
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Reads what `to_document` made.
-
-        Raises:
-            InputError: a field is missing or wrong.
-        """
         shape = fields.integers("shape")
         if len(shape) != 3:
             raise fields.wrong("shape", "must be channels, height and width")
@@ -62,7 +52,6 @@ class SyntheticSource(Source):
         )
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images by class and number."""
         _, height, width = self.shape
         for label in range(self.classes):
             class_name = f"class-{label:0{self._digits}}"
@@ -73,7 +62,6 @@ class SyntheticSource(Source):
                 yield Image(class_name, name, offset, 3 * height * width, 0)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Makes the JPEG of one image."""
         import cv2
         import numpy as np
         import simplejpeg
@@ -104,21 +92,17 @@ class SyntheticKind(SourceKind):
     planned_as = (SyntheticSource.kind,)
 
     def is_given(self, parsed: Namespace) -> bool:
-        """Whether any of the three is given."""
         return any(value is not None for value in self._values(parsed))
 
     def mistake(self, parsed: Namespace) -> str | None:
-        """The three go together."""
         if self.is_given(parsed) and None in self._values(parsed):
             return "--synthetic-classes, -images-per-class and -image-shape go together"
         return None
 
     def open(self, parsed: Namespace) -> Source:
-        """Makes the source of the options; generates no image yet."""
         return SyntheticSource(*self._values(parsed))
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
-        """Makes the source of the plan."""
         return SyntheticSource.from_fields(planned)
 
     def _values(self, parsed: Namespace) -> tuple[Any, Any, Any]:

@@ -67,9 +67,6 @@ def open_source(
         within: the folder or archive in it that holds the classes; None by default.
         scratch: a folder for the content of a compressed archive; None refuses these.
         choice: what the user wrote of the layout.
-
-    Raises:
-        InputError: the path does not exist, or is none of these.
     """
     choice = choice or Choice()
     if not files.is_folder(path):
@@ -103,7 +100,6 @@ def open_source(
 
 
 def _open_cifar(root: Path, folder: str) -> Source:
-    """The images of CIFAR in a folder of a folder."""
     paths = {name: root / folder / name for name in cifar.FILES}
     found = {name: path for name, path in paths.items() if path.is_file()}
     for path in found.values():
@@ -126,11 +122,7 @@ def _open_blob(path: Path, scratch: Path | None) -> Blob:
 
 
 def open_flat(path: Path, scratch: Path | None = None) -> Source:
-    """Opens a source whose classes are in a label file: a flat folder or a flat archive.
-
-    Raises:
-        InputError: the path does not exist, or is neither.
-    """
+    """Opens a source whose classes are in a label file: a flat folder or a flat archive."""
     return (
         FlatFolder(path)
         if files.is_folder(path)
@@ -139,11 +131,7 @@ def open_flat(path: Path, scratch: Path | None = None) -> Source:
 
 
 def _require(path: Path, option: str) -> None:
-    """Checks that the path of an option exists.
-
-    Raises:
-        InputError: it does not; the message names the option and the manifest's field.
-    """
+    """Raises an `InputError` that names the option and its field if the path does not exist."""
     # Whatever else hinders the open is reported by it.
     with suppress(OSError):
         try:
@@ -185,10 +173,6 @@ class FolderContents(Contents):
 
     def open_archives(self, scratch: Path | None, choice: Choice) -> DecidedSource | None:
         """Opens the archives; None if they are all compressed, and there is no scratch.
-
-        Args:
-            scratch: a folder for the contents of compressed tars; None passes these over.
-            choice: what the user wrote of the layout.
 
         Raises:
             InputError: they are of several kinds, or a tar is there twice.
@@ -243,15 +227,12 @@ class VolumeKind(SourceKind):
     )
 
     def is_given(self, parsed: Namespace) -> bool:
-        """Whether --source is given."""
         return parsed.source is not None
 
     def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether --source or --validation-source is given."""
         return (parsed.source or parsed.validation_source) is not None
 
     def mistake(self, parsed: Namespace) -> str | None:
-        """A label file needs its images, and validation images exclude a drawn split."""
         if parsed.validation_source is None and parsed.validation_labels is not None:
             return "--validation-labels goes with --validation-source"
         if parsed.path_in_archive is not None and parsed.source is None:
@@ -259,12 +240,10 @@ class VolumeKind(SourceKind):
         return None
 
     def open(self, parsed: Namespace) -> Source:
-        """Opens what --source names."""
         _require(parsed.source, "--source (spec.dataset.source.volume.path)")
         return open_source(parsed.source, parsed.path_in_archive, parsed.data, choices.of(parsed))
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
-        """Opens what --validation-source names."""
         path = parsed.validation_source
         if path is None:
             return None
@@ -283,7 +262,6 @@ class VolumeKind(SourceKind):
         return [partial(File, path) for path in parsed.bounding_boxes]
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
-        """Opens --source or --validation-source, which must have the layout of the plan."""
         kind = planned.text("kind")
         within = planned.text("within") if planned.has("within") else None
         is_flat = kind in _FLAT

@@ -41,26 +41,19 @@ class Blob(Protocol):
 
 
 class Part:
-    """A range of a blob as a `Blob`, such as an archive in an archive.
-
-    Attributes:
-        start: its first byte in the blob.
-    """
+    """A range of a blob as a `Blob`, such as an archive in an archive, which closes it."""
 
     def __init__(self, blob: Blob, where: str, start: int, size: int) -> None:
-        """Reads nothing yet; the blob is closed with it."""
         self.where = where
         self.start = start
         self.size = size
         self._blob = blob
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
         size = min(size, self.size - offset)
         return self._blob.read(self.start + offset, size) if size > 0 else b""
 
     def close(self) -> None:
-        """Closes the blob."""
         self._blob.close()
 
 
@@ -82,8 +75,7 @@ class LabelFile:
 
     Attributes:
         where: its name in messages.
-        open: opens it for reading. It raises an `OSError` if the file cannot be read, and an
-            `InputError` if it is no file or has changed.
+        open: an `OSError` if the file cannot be read, an `InputError` if it is none or has changed.
         beside: the file of a name in the same folder; None if there is none.
     """
 
@@ -112,11 +104,7 @@ class FileSet(ABC):
 
     @abstractmethod
     def open(self, name: str) -> Blob:
-        """Opens a file, which the caller closes.
-
-        Raises:
-            InputError: there is no such file, or it cannot be read.
-        """
+        """Opens a file, which the caller closes; an `InputError` if it cannot be read."""
 
     def tag(self, name: str) -> str:
         """The ETag of a file; empty on a volume, or if the server gives none."""
@@ -148,11 +136,7 @@ def in_memory(content: bytes) -> io.BufferedReader:
 
 
 def read_once(file: LabelFile) -> LabelFile:
-    """A file whose content is read now, and then stays in memory.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """A file whose content is read now, and then stays in memory."""
     content = content_of(file)
     return replace(file, open=lambda: in_memory(content))
 
@@ -163,11 +147,7 @@ def as_label_file(file: Path | LabelFile) -> LabelFile:
 
 
 def content_of(file: Path | LabelFile) -> bytes:
-    """All bytes of a file.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """All bytes of a file; an `InputError` if it cannot be read."""
     try:
         with as_label_file(file).open() as opened:
             return opened.read()
@@ -208,13 +188,8 @@ def map_in_order(
 ) -> Generator[Result]:
     """Yields the result for each item, in the items' order.
 
-    Args:
-        function: called in a thread.
-        items: taken as far ahead as the threads need.
-        threads: the number of calls at the same time, at least 1.
-
-    Raises:
-        Exception: what `function` raises for an item, in place of its result.
+    As many calls as `threads` run at the same time. Items are taken as far ahead as they need. What
+    `function` raises for an item is raised in place of its result.
     """
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="in-order")

@@ -60,11 +60,7 @@ def name_forms(name: str) -> Iterator[str]:
 
 
 def by_plain_name(names: Iterable[str], where: str) -> dict[str, str]:
-    """The names of files by those that a dataset has.
-
-    Raises:
-        InputError: two archives have one name.
-    """
+    """The names of files by those that a dataset has; an `InputError` if two have one."""
     found: dict[str, str] = {}
     for name in names:
         other = found.setdefault(plain_name(name), name)
@@ -83,24 +79,16 @@ class UnnamedFile:
         self._descriptor = descriptor
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
         return os.pread(self._descriptor, size, offset)
 
     def close(self) -> None:
-        """Closes the file, which ends it."""
         os.close(self._descriptor)
 
 
 def decompressed(blob: Blob, folder: Path) -> Blob:
-    """The content of a blob if it is compressed, else the blob itself.
+    """The content of a blob if it is compressed, in an unnamed file on the folder's volume.
 
-    Args:
-        blob: any file; it is closed if another one is returned.
-        folder: on the volume that gets the decompressed file.
-
-    Raises:
-        InputError: the file is damaged, or too large to be decompressed by each pod.
-        StorageError: the volume is full, or cannot be written.
+    Then the blob is closed. Another blob is returned as it is. Errors are those of `UnnamedFiles`.
     """
     if format_of(blob.read(0, MAGIC)) is None:
         return blob
@@ -114,15 +102,11 @@ def decompressed(blob: Blob, folder: Path) -> Blob:
 class UnnamedFiles:
     """The contents of compressed files, one after the other in one unnamed file.
 
-    A process may have fewer files open than a folder has archives.
+    A process may have fewer files open than a folder has archives. The file is on the volume of the
+    folder.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Makes no file yet.
-
-        Args:
-            folder: on the volume that gets the file.
-        """
         self._folder = folder
         self._file: BinaryIO | None = None
         self._parts: dict[str, tuple[int, int]] = {}
@@ -130,16 +114,7 @@ class UnnamedFiles:
         self._lock = Lock()
 
     def open(self, where: str, open_file: Callable[[], Blob]) -> Blob:
-        """The content of a file, which is decompressed when it is first opened.
-
-        Args:
-            where: the path of the file.
-            open_file: opens the file.
-
-        Raises:
-            InputError: it is damaged, or all together are too large.
-            StorageError: the volume is full, or cannot be written.
-        """
+        """The content of a file, which is decompressed when it is first opened, as by `append`."""
         with self._lock:
             if where not in self._parts:
                 with closing(open_file()) as blob:
@@ -154,7 +129,6 @@ class UnnamedFiles:
         return os.dup(self._file.fileno())
 
     def close(self) -> None:
-        """Closes the file, which ends it."""
         if self._file is not None:
             self._file.close()
 
@@ -194,8 +168,6 @@ def _too_large(where: str) -> InputError:
 
 
 def _through(open_file: Callable[..., Any]) -> Callable[[BinaryIO], Iterator[bytes]]:
-    """A reader of a format of the standard library."""
-
     def read(compressed: BinaryIO) -> Iterator[bytes]:
         with open_file(compressed) as file:
             while chunk := file.read(_BLOCK):
@@ -269,11 +241,7 @@ def format_of(start: bytes) -> str | None:
 
 
 def require_uncompressed(start: bytes, where: str) -> None:
-    """Checks the first bytes of a tar.
-
-    Raises:
-        InputError: they are those of a compressed file.
-    """
+    """Raises an `InputError` if the first bytes of a tar are those of a compressed file."""
     found = _format(start)
     name, program = ("zip", "unzip") if found is None else found[:2]
     if found is not None or start.startswith(b"PK\x03\x04"):
@@ -284,11 +252,7 @@ def require_uncompressed(start: bytes, where: str) -> None:
 
 
 def chunks(blob: Blob) -> Iterator[bytes]:
-    """Yields the content of a compressed blob.
-
-    Raises:
-        InputError: it is damaged.
-    """
+    """Yields the content of a compressed blob; an `InputError` if it is damaged."""
     found = _format(blob.read(0, MAGIC))
     assert found is not None
     try:
@@ -307,11 +271,9 @@ class _Reader(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Reads the next bytes."""
         block = self._blob.read(self._position, len(buffer))
         buffer[: len(block)] = block
         self._position += len(block)

@@ -24,14 +24,7 @@ _CHANGED = frozenset((HTTPStatus.PRECONDITION_FAILED, HTTPStatus.REQUESTED_RANGE
 
 @dataclass(frozen=True)
 class ServedFile:
-    """A file of a server, as the manifest describes it.
-
-    Attributes:
-        name: its name in the manifest.
-        address: its address.
-        size: its bytes; None if they are not given.
-        checksum: `sha256:…` or `md5:…`; None if it is not given.
-    """
+    """A file of a server, as the manifest describes it; its checksum is `sha256:…` or `md5:…`."""
 
     name: str
     address: Address
@@ -55,14 +48,7 @@ class NoRangesError(InputError):
 
 
 class HttpBlob:
-    """A file of a server as a `Blob`.
-
-    Attributes:
-        where: the URL, without the query.
-        version: of the first answer.
-        at_once: the most requests at the same time.
-        cache_field: the field that has the file stored first.
-    """
+    """A file of a server as a `RemoteBlob`."""
 
     at_once = AT_ONCE
 
@@ -70,11 +56,6 @@ class HttpBlob:
         self, file: ServedFile, client: HttpClient, cache_field: str = CACHE_FIELD
     ) -> None:
         """Asks for the first byte, for the file's size and version.
-
-        Args:
-            file: of the server.
-            client: sends the requests.
-            cache_field: the field that has the file stored first.
 
         Raises:
             NoRangesError: the server ignores ranges.
@@ -95,12 +76,6 @@ class HttpBlob:
         self.version = _version(answer.headers, self.where, self.size)
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range, fewer at the end.
-
-        Raises:
-            InputError: the file has changed, or the server refuses.
-            WorkloadError: the range cannot be read.
-        """
         size = min(size, self.size - offset)
         if size <= 0:
             return b""
@@ -122,7 +97,6 @@ class HttpBlob:
         return answer.body
 
     def close(self) -> None:
-        """Closes the connections."""
         self._client.close()
 
     def _get(
@@ -144,12 +118,7 @@ def served_labels(
 
 
 def download(file: ServedFile, client: HttpClient) -> bytes:
-    """Reads a small file as a whole.
-
-    Raises:
-        InputError: it is too large, or has another size or checksum than the manifest gives.
-        WorkloadError: the server cannot be reached.
-    """
+    """Reads a small file as a whole; the manifest may give its size and checksum."""
     where = file.address.url
     content = client.get(file.address, HTTPStatus.OK, LARGEST_WHOLE + 1, {}).body
     if len(content) > LARGEST_WHOLE:
@@ -164,12 +133,7 @@ def download(file: ServedFile, client: HttpClient) -> bytes:
 
 
 def open_to_fetch(file: ServedFile, client: HttpClient) -> HttpBlob | WholeFile:
-    """Asks for the version of a file; the server may know no ranges.
-
-    Raises:
-        InputError: the server refuses, or has a file of another size.
-        WorkloadError: the server cannot be reached.
-    """
+    """Asks for the version of a file; the server may know no ranges."""
     try:
         return HttpBlob(file, client)
     except NoRangesError as error:
@@ -181,14 +145,7 @@ def receive(
 ) -> None:
     """Receives a file from its start to its end, in up to 8 tries.
 
-    Args:
-        file: of a server that may know no ranges.
-        client: sends the requests.
-        take: called at each try with the version and the chunks of the file.
-
-    Raises:
-        InputError: the server refuses, or has a file of another size.
-        WorkloadError: the server cannot be reached.
+    `take` is called at each try with the version and the chunks of the file.
     """
 
     def begin(headers: Mapping[str, str], chunks: Iterator[bytes]) -> None:
@@ -208,7 +165,6 @@ def _require_size(file: ServedFile, size: int) -> None:
 
 
 def _whole_version(where: str, headers: Mapping[str, str]) -> Version:
-    """The version of a file by an answer with all of it."""
     size = headers.get("Content-Length", "")
     return _version(headers, where, int(size) if size.isascii() and size.isdigit() else 0)
 

@@ -32,7 +32,7 @@ class Version:
 
     Attributes:
         where: the file's address, without query.
-        size: in bytes.
+        size: in bytes; 0 if the server gives none.
         etag: as the server writes it, with its quotes; empty if it gives none.
         last_modified: as the server writes it; empty if it gives none.
     """
@@ -53,11 +53,6 @@ class Version:
 
     @classmethod
     def from_fields(cls, fields: Fields) -> "Version":
-        """Reads what `to_document` made.
-
-        Raises:
-            InputError: a field is missing or wrong.
-        """
         return cls(
             fields.text("where"),
             fields.integer("size"),
@@ -66,11 +61,7 @@ class Version:
         )
 
     def require(self, now: "Version") -> None:
-        """Checks that the file is still the same.
-
-        Raises:
-            InputError: it has changed.
-        """
+        """Raises an `InputError` if the file has changed."""
         if self.size != now.size:
             raise changed(self.where, f"has {now.size} bytes in place of {self.size}")
         # An ETag decides: some servers give another time for each of their machines.
@@ -110,14 +101,6 @@ class RemoteFiles(FileSet):
         open_blob: Callable[[str], RemoteBlob],
         at_once: int,
     ) -> None:
-        """Opens nothing yet.
-
-        Args:
-            where: the name of all in messages.
-            names: of the files, sorted.
-            open_blob: opens a file by its name.
-            at_once: the most requests at the same time.
-        """
         self.where = where
         self.names = names
         self.reads_at_once = at_once
@@ -129,19 +112,13 @@ class RemoteFiles(FileSet):
         return Kept(self._blob(name))
 
     def blob(self, name: str) -> RemoteBlob:
-        """Opens a file, which the caller closes.
-
-        Raises:
-            InputError: there is no such file, or it cannot be read.
-        """
+        """Opens a file, which the caller closes."""
         return self._open_blob(name)
 
     def tag(self, name: str) -> str:
-        """The ETag of the file."""
         return self._blob(name).version.etag
 
     def close(self) -> None:
-        """Closes all files."""
         for blob in self._blobs.values():
             blob.close()
 
@@ -182,16 +159,7 @@ class Limit(NamedTuple):
     is_loose: bool = False
 
     def require_plan(self, where: str, listing: int, packing: int) -> None:
-        """Checks the requests that index has sent and those of its plan.
-
-        Args:
-            where: the source's name in messages.
-            listing: what index has sent.
-            packing: what pack will send.
-
-        Raises:
-            InputError: they are more than allowed.
-        """
+        """Raises an `InputError` if listing and packing take more requests than allowed."""
         if listing + packing <= self.most:
             return
         remedy = f"write {self.cache_field}, which stores the files first"
@@ -220,10 +188,10 @@ class HeaderWindow:
     """A `Blob` that answers small reads from a window, one for each thread."""
 
     def __init__(self, blob: Blob, small: int = _HEADER, largest: int = LARGEST) -> None:
-        """Takes over a blob.
+        """Takes over a blob, whose bytes do not change.
 
         Args:
-            blob: its bytes do not change.
+            blob: the blob.
             small: the most bytes of a small read; by default those of a header. The data of images
                 is larger, and not read twice.
             largest: the most bytes of a window.
@@ -236,7 +204,6 @@ class HeaderWindow:
         self._window = _Window()
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
         window = self._window
         start = offset - window.offset
         if start >= 0 and start + size <= len(window.data):
@@ -251,6 +218,5 @@ class HeaderWindow:
         return window.data[:size]
 
     def close(self) -> None:
-        """Closes the blob."""
         self._window.data = b""
         self._blob.close()

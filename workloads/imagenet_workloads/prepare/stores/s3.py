@@ -12,14 +12,7 @@ LARGEST_LABELS = 64 << 20
 
 
 class S3Blob:
-    """An object as a `Blob`.
-
-    Attributes:
-        where: `s3://BUCKET/KEY`.
-        version: of the first answer.
-        at_once: the most requests at the same time.
-        cache_field: the field that has the object stored first.
-    """
+    """An object as a `RemoteBlob`; its address in messages is `s3://BUCKET/KEY`."""
 
     at_once = AT_ONCE
     cache_field = "source.s3.cache"
@@ -39,12 +32,6 @@ class S3Blob:
         self.version = _version(self.where, found)
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range, fewer at the end.
-
-        Raises:
-            InputError: the object has changed, or the keys are refused.
-            WorkloadError: the range cannot be read.
-        """
         size = min(size, self.size - offset)
         if size <= 0:
             return b""

@@ -32,14 +32,9 @@ _MANY, _PARTS = 10_000, 8
 
 
 class File:
-    """A file as a `Blob`."""
+    """A file as a `Blob`; an `InputError` if it cannot be opened."""
 
     def __init__(self, path: Path) -> None:
-        """Opens the file.
-
-        Raises:
-            InputError: it cannot be read.
-        """
         self.where = str(path)
         try:
             self._descriptor = files.open_file(path)
@@ -52,16 +47,17 @@ class File:
         self.size = os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of a range."""
         return os.pread(self._descriptor, size, offset)
 
     def close(self) -> None:
-        """Closes the file."""
         self._close()
 
 
 class FilesOfFolder(FileSet):
-    """Files in a folder, with their paths there as names; compressed tars have those of tars."""
+    """Files in a folder, with their paths there as names; compressed tars have those of tars.
+
+    Their contents are in the folder `scratch`. Without it, no compressed tar is opened.
+    """
 
     def __init__(
         self,
@@ -69,24 +65,12 @@ class FilesOfFolder(FileSet):
         names: Sequence[str],
         scratch: Path | None = None,
     ) -> None:
-        """Opens nothing yet.
-
-        Args:
-            root: the folder.
-            names: the sorted paths of the files there.
-            scratch: a folder for the contents of compressed tars; None opens none of these.
-        """
         self.where = str(root)
         self.names = names
         self._root = root
         self._contents = None if scratch is None else UnnamedFiles(scratch)
 
     def open(self, name: str) -> Blob:
-        """Opens a file, unless a link leads out of the folder.
-
-        Raises:
-            InputError: it is gone since it was listed, or cannot be read.
-        """
         names = (name,) if self._contents is None else compressed.name_forms(name)
         path = next((one for form in names if (one := self._root / form).exists()), None)
         if path is None:
@@ -97,11 +81,9 @@ class FilesOfFolder(FileSet):
         return self._contents.open(str(path), lambda: File(path))
 
     def label_file(self, path: str) -> LabelFile | None:
-        """A file of labels in the folder, unless it is a link that leads out of it."""
         return file_below(self._root, path)
 
     def close(self) -> None:
-        """Closes the contents of compressed tars."""
         if self._contents is not None:
             self._contents.close()
 
@@ -121,9 +103,6 @@ def sorted_names(folder: Path) -> list[str] | Iterator[str]:
     A few names are a sorted list. Many names are divided into parts by checksum; each part is
     listed and sorted in turn. The names of half a million images would take more memory than the
     plan.
-
-    Raises:
-        InputError: it cannot be listed; the message has its owner and this process's user.
     """
     first = sorted(islice(names_in(folder), _MANY))
     return first if len(first) < _MANY else _in_parts(folder)
@@ -137,11 +116,7 @@ def _in_parts(folder: Path) -> Iterator[str]:
 
 
 def names_in(folder: Path) -> Iterator[str]:
-    """The names in a folder, in any order.
-
-    Raises:
-        InputError: it cannot be listed.
-    """
+    """The names in a folder, in any order; an `InputError` if it cannot be listed."""
     try:
         with os.scandir(folder) as listing:
             for entry in listing:
@@ -151,16 +126,10 @@ def names_in(folder: Path) -> Iterator[str]:
 
 
 def read_image(root: Path, real_root: str, name: str, size: int) -> bytes:
-    """The bytes of one image in a separate file.
-
-    Args:
-        root: the source's.
-        real_root: the real path of the root.
-        name: the image's path below the root.
-        size: the image's size in the scan.
+    """The bytes of one image in a separate file, of a size that the scan found.
 
     Raises:
-        InputError: it is gone, has another size than in the scan, or is no longer in the source.
+        InputError: it is gone, has another size, or is no longer below the root's real path.
         PermissionError: this process may not read it.
     """
     # Creating Path and file objects would take longer than reading.
@@ -195,24 +164,15 @@ def unlistable(folder: Path, error: OSError) -> InputError:
 
 
 class Links:
-    """Resolves the paths of a source in one scan."""
+    """Resolves the paths of a source in one scan; its root may itself be a link."""
 
     def __init__(self, root: Path) -> None:
-        """Starts a scan.
-
-        Args:
-            root: of the source; may itself be a link.
-        """
         self._root = os.path.realpath(root)
         # The path that led to each folder.
         self._entered = {self._root: str(root)}
 
     def look(self, path: str, is_wanted: bool) -> os.stat_result | None:
-        """The status of a path's target; None for a broken link.
-
-        Args:
-            path: below the root.
-            is_wanted: whether its name is that of an image.
+        """The status of the target of a path below the root; None for a broken link.
 
         Raises:
             InputError: its status cannot be read, or it is an image or a folder out of the source.
@@ -234,11 +194,7 @@ class Links:
         return status
 
     def enter(self, path: str, parent: str | None = None) -> str:
-        """Records that a folder is read; returns its real path.
-
-        Args:
-            path: the folder's.
-            parent: the result for the folder above; None for the root.
+        """Records that a folder is read; returns its real path, which the folders in it need.
 
         Raises:
             InputError: another path led to it.
@@ -257,11 +213,7 @@ class Links:
 
 
 def require_inside(path: str, root: str) -> None:
-    """Checks that a path leads into a folder.
-
-    Raises:
-        InputError: it leads out of it, by a link.
-    """
+    """Raises an `InputError` if a path leads out of a folder, by a link."""
     target = os.path.realpath(path)
     if not is_inside(target, os.path.realpath(root)):
         raise InputError(
