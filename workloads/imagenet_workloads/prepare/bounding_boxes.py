@@ -30,8 +30,8 @@ from typing import NamedTuple, Protocol
 from xml.parsers import expat
 
 from imagenet_workloads.errors import InputError, of_field
-from imagenet_workloads.prepare.containers import tar
 from imagenet_workloads.prepare.containers.archive import Kind
+from imagenet_workloads.prepare.containers.tar import TarArchive
 from imagenet_workloads.prepare.plan import PlannedImage
 from imagenet_workloads.prepare.source import LARGEST_ANNOTATION, Annotations
 from imagenet_workloads.prepare.stores.blob import Blob, readable
@@ -259,7 +259,7 @@ class BoundingBoxes:
         for archive in archives:
             with of_field("source.boundingBoxes"), closing(_opened(archive(), scratch)) as blob:
                 where.append(blob.where)
-                for member in tar.members(tar.Region(blob, 0, blob.size, blob.where)):
+                for member in TarArchive(blob).members():
                     if member.kind is Kind.FILE and member.name.lower().endswith(".xml"):
                         # One byte too many suffices to refuse a file of any size.
                         content = blob.read(member.offset, min(member.size, LARGEST_ANNOTATION + 1))

@@ -11,9 +11,8 @@ from imagenet_workloads.errors import InputError
 from imagenet_workloads.prepare.containers.archive import Kind, Member
 from imagenet_workloads.prepare.containers.tar import (
     BLOCK,
-    Region,
+    TarArchive,
     header_size,
-    members,
     parse_number,
 )
 from support.blobs import BytesBlob
@@ -29,7 +28,7 @@ names = st.lists(
 
 
 def walk(content: bytes) -> list[Member]:
-    return list(members(Region(BytesBlob(content), 0, len(content), "x.tar")))
+    return list(TarArchive(BytesBlob(content)).members())
 
 
 @settings(max_examples=60)

@@ -22,24 +22,6 @@ LONGEST_EXTENSION = 1 << 20
 
 _ZERO_BLOCK = bytes(BLOCK)
 
-
-@dataclass(frozen=True)
-class Region:
-    """A part of a blob that holds one tar.
-
-    Attributes:
-        blob: the blob.
-        start: the first byte of the part.
-        end: the byte after the part.
-        where: its name in messages.
-    """
-
-    blob: Blob
-    start: int
-    end: int
-    where: str
-
-
 _KINDS = {
     b"0": Kind.FILE,
     b"\0": Kind.FILE,
@@ -64,6 +46,16 @@ _COUNT = re.compile(rb"[0-9]{1,%d}" % _DIGITS)
 _SECONDS = re.compile(rb"(-?)([0-9]{1,%d})(?:\.([0-9]*))?" % _DIGITS)
 
 
+@dataclass
+class _Override:
+    """The fields of extension blocks that replace those of the next header."""
+
+    name: bytes | None = None
+    size: int | None = None
+    mtime: int | None = None
+    sparse: bool = False
+
+
 class TarArchive:
     """A tar in a blob, as an `archive.Archive`."""
 
@@ -73,7 +65,38 @@ class TarArchive:
         self.blob = blob
 
     def members(self) -> Iterator[Member]:
-        return members(Region(self.blob, 0, self.blob.size, self.blob.where))
+        position, override = 0, _Override()
+        while True:
+            header = _read(self.blob, position, BLOCK)
+            if header == _ZERO_BLOCK:
+                return
+            if not _sum_is_right(header):
+                raise _damaged(self.blob, position)
+            kind = header[156:157]
+            size = _number(header[124:136], self.blob, position)
+            # A negative size would move the walk back.
+            if size < 0 or (kind in _EXTENSIONS and size > LONGEST_EXTENSION):
+                raise _damaged(self.blob, position)
+            if kind in _EXTENSIONS:
+                data = _read(self.blob, position + BLOCK, size)
+                if kind == b"L":
+                    override.name = data.partition(b"\0")[0]
+                elif kind in (b"x", b"X"):
+                    _extend(override, data, self.blob, position)
+                # K names a link's target. g sets defaults for all members, never a path or size of
+                # an image.
+                position += BLOCK + _padded(size)
+                continue
+            member = _member(header, size, override, self.blob, position)
+            # Links and folders carry no data, whatever their size field says; a folder of an
+            # incremental archive carries the names of its files.
+            has_data = member.kind not in (Kind.LINK, Kind.FOLDER) or kind == b"D"
+            held = member.size if has_data else 0
+            if member.offset + held > self.blob.size:
+                raise _cut_off(self.blob, f"its member {readable(member.name)} is not whole")
+            yield member
+            position = member.offset + _padded(held)
+            override = _Override()
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes of a member, checked against the header before them."""
@@ -89,57 +112,6 @@ class TarArchive:
 
     def inflated(self, member: Member) -> None:
         """None: no member is compressed."""
-
-
-@dataclass
-class _Override:
-    """The fields of extension blocks that replace those of the next header."""
-
-    name: bytes | None = None
-    size: int | None = None
-    mtime: int | None = None
-    sparse: bool = False
-
-
-def members(region: Region) -> Iterator[Member]:
-    """Yields the members in order.
-
-    Raises:
-        InputError: the archive is cut off or damaged; the message names the byte.
-    """
-    position, override = region.start, _Override()
-    while True:
-        header = _read(region, position, BLOCK)
-        if header == _ZERO_BLOCK:
-            return
-        if not _sum_is_right(header):
-            raise _damaged(region, position)
-        kind = header[156:157]
-        size = _number(header[124:136], region, position)
-        # A negative size would move the walk back.
-        if size < 0 or (kind in _EXTENSIONS and size > LONGEST_EXTENSION):
-            raise _damaged(region, position)
-        if kind in _EXTENSIONS:
-            data = _read(region, position + BLOCK, size)
-            if kind == b"L":
-                override.name = data.partition(b"\0")[0]
-            elif kind in (b"x", b"X"):
-                for keyword, value in _pax_records(data, region, position):
-                    _extend(override, keyword, value, region, position)
-            # K names a link's target. g sets defaults for all members, never a path or size of an
-            # image.
-            position += BLOCK + _padded(size)
-            continue
-        member = _member(header, size, override, region, position)
-        # Links and folders carry no data, whatever their size field says; a folder of an
-        # incremental archive carries the names of its files.
-        has_data = member.kind not in (Kind.LINK, Kind.FOLDER) or kind == b"D"
-        held = member.size if has_data else 0
-        if member.offset + held > region.end:
-            raise _cut_off(region, f"its member {readable(member.name)} is not whole")
-        yield member
-        position = member.offset + _padded(held)
-        override = _Override()
 
 
 def header_size(header: bytes) -> int | None:
@@ -172,7 +144,7 @@ def parse_number(field: bytes) -> int:
     return 0
 
 
-def _member(header: bytes, size: int, override: _Override, region: Region, position: int) -> Member:
+def _member(header: bytes, size: int, override: _Override, blob: Blob, position: int) -> Member:
     # POSIX: an unknown type means a file.
     kind = _KINDS.get(header[156:157], Kind.FILE)
     name = override.name
@@ -187,7 +159,7 @@ def _member(header: bytes, size: int, override: _Override, region: Region, posit
         kind = Kind.SPARSE
     mtime = override.mtime
     if mtime is None:
-        mtime = _number(header[136:148], region, position) * NANOSECONDS
+        mtime = _number(header[136:148], blob, position) * NANOSECONDS
     text = name.decode("utf-8", "surrogateescape").rstrip("/")
     while text.startswith("./"):
         text = text[2:].lstrip("/")
@@ -195,59 +167,53 @@ def _member(header: bytes, size: int, override: _Override, region: Region, posit
     return Member(text, kind, position + BLOCK, size, mtime)
 
 
-def _extend(
-    override: _Override, keyword: bytes, value: bytes, region: Region, position: int
-) -> None:
-    if keyword == b"path":
-        override.name = value
-    elif keyword == b"size":
-        if not _COUNT.fullmatch(value):
-            raise _damaged(region, position)
-        override.size = int(value)
-    elif keyword == b"mtime":
-        seconds = _SECONDS.fullmatch(value)
-        if seconds is None:
-            raise _damaged(region, position)
-        sign, whole, fraction = seconds.groups(default=b"")
-        mtime = int(whole) * NANOSECONDS + int(fraction[:9].ljust(9, b"0"))
-        override.mtime = -mtime if sign else mtime
-    elif keyword.startswith(b"GNU.sparse."):
-        override.sparse = True
-
-
-def _pax_records(data: bytes, region: Region, position: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the records of a pax header, each `LENGTH KEYWORD=VALUE` and a newline."""
+def _extend(override: _Override, data: bytes, blob: Blob, position: int) -> None:
+    """Takes the records of a pax header, each `LENGTH KEYWORD=VALUE` and a newline."""
     start = 0
     while start < len(data) and data[start]:
         length_text, _, _ = data[start : start + 20].partition(b" ")
         if not _COUNT.fullmatch(length_text) or int(length_text) <= len(length_text) + 2:
-            raise _damaged(region, position)
+            raise _damaged(blob, position)
         end = start + int(length_text)
         keyword, equals, value = data[start + len(length_text) + 1 : end - 1].partition(b"=")
         if end > len(data) or data[end - 1 : end] != b"\n" or not equals:
-            raise _damaged(region, position)
-        yield keyword, value
+            raise _damaged(blob, position)
         start = end
+        if keyword == b"path":
+            override.name = value
+        elif keyword == b"size":
+            if not _COUNT.fullmatch(value):
+                raise _damaged(blob, position)
+            override.size = int(value)
+        elif keyword == b"mtime":
+            seconds = _SECONDS.fullmatch(value)
+            if seconds is None:
+                raise _damaged(blob, position)
+            sign, whole, fraction = seconds.groups(default=b"")
+            mtime = int(whole) * NANOSECONDS + int(fraction[:9].ljust(9, b"0"))
+            override.mtime = -mtime if sign else mtime
+        elif keyword.startswith(b"GNU.sparse."):
+            override.sparse = True
 
 
-def _read(region: Region, position: int, size: int) -> bytes:
-    if position + size > region.end:
-        raise _cut_off(region, "it has no end-of-archive mark")
+def _read(blob: Blob, position: int, size: int) -> bytes:
+    if position + size > blob.size:
+        raise _cut_off(blob, "it has no end-of-archive mark")
     try:
-        data = region.blob.read(position, size)
+        data = blob.read(position, size)
     except OSError as error:
-        raise WorkloadError(f"{region.where}: cannot be read: {error.strerror}") from error
+        raise WorkloadError(f"{blob.where}: cannot be read: {error.strerror}") from error
     if len(data) != size:
-        raise _cut_off(region, "it ends early")
+        raise _cut_off(blob, "it ends early")
     return data
 
 
-def _number(field: bytes, region: Region, position: int) -> int:
+def _number(field: bytes, blob: Blob, position: int) -> int:
     """A size or a time; one before 1970 is negative."""
     try:
         return parse_number(field)
     except ValueError:
-        raise _damaged(region, position) from None
+        raise _damaged(blob, position) from None
 
 
 def _sum_is_right(header: bytes) -> bool:
@@ -267,15 +233,15 @@ def _padded(size: int) -> int:
     return (size + BLOCK - 1) // BLOCK * BLOCK
 
 
-def _damaged(region: Region, position: int) -> InputError:
+def _damaged(blob: Blob, position: int) -> InputError:
     return InputError(
-        f"{region.where}: no tar header at byte {position - region.start}: the archive is damaged, "
+        f"{blob.where}: no tar header at byte {position}: the archive is damaged, "
         "or is not a tar; copy or download it again"
     )
 
 
-def _cut_off(region: Region, what: str) -> InputError:
+def _cut_off(blob: Blob, what: str) -> InputError:
     return InputError(
-        f"{region.where}: {what}, so the archive is truncated "
-        f"at byte {region.end - region.start}; copy or download it again"
+        f"{blob.where}: {what}, so the archive is truncated "
+        f"at byte {blob.size}; copy or download it again"
     )
