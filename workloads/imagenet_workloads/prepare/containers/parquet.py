@@ -7,7 +7,6 @@ numbers whose names are in Hugging Face's metadata.
 """
 
 import hashlib
-import io
 import json
 import threading
 from bisect import bisect_right
@@ -23,7 +22,14 @@ from typing import TYPE_CHECKING, Any
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 from imagenet_workloads.prepare.source import Image, Location, Notes, Source, class_name_in
-from imagenet_workloads.prepare.stores.blob import Blob, FileSet, changed, map_in_order, readable
+from imagenet_workloads.prepare.stores.blob import (
+    Blob,
+    BlobFile,
+    FileSet,
+    changed,
+    map_in_order,
+    readable,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -213,38 +219,10 @@ def _damaged(where: str, reason: str) -> InputError:
     return InputError(f"{where}: cannot be read as Parquet: {readable(reason)}")
 
 
-class _BlobFile(io.RawIOBase):
-    """A `Blob` as the file that pyarrow reads."""
-
-    def __init__(self, blob: Blob) -> None:
-        self._blob = blob
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._blob.size}
-        self._position = start[whence] + offset
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._blob.size - self._position)
-        data = self._blob.read(self._position, left if size < 0 else min(size, left))
-        self._position += len(data)
-        return data
-
-
 def _as_file(blob: Blob) -> Any:
     import pyarrow as pa
 
-    return pa.PythonFile(_BlobFile(blob), mode="r")
+    return pa.PythonFile(BlobFile(blob), mode="r")
 
 
 def _names(feature: Any) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
@@ -67,6 +67,39 @@ class Kept:
 
     def close(self) -> None:
         """Closes nothing."""
+
+
+class BlobFile(io.RawIOBase):
+    """A `Blob` as a file of Python."""
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._blob.size}
+        self._position = start[whence] + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._blob.size - self._position)
+        data = self._blob.read(self._position, left if size < 0 else min(size, left))
+        self._position += len(data)
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 @dataclass(frozen=True)

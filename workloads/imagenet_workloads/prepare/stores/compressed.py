@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from imagenet_workloads import files
 from imagenet_workloads.errors import InputError
-from imagenet_workloads.prepare.stores.blob import Blob, Kept, Part
+from imagenet_workloads.prepare.stores.blob import Blob, BlobFile, Kept, Part
 
 _SHORT = {".gz": ".tgz", ".bz2": ".tbz2", ".xz": ".txz", ".zst": ".tzst"}
 SUFFIXES = (*(f".tar{one}" for one in _SHORT), *_SHORT.values())
@@ -208,36 +208,24 @@ def _zstd(compressed: BinaryIO) -> Iterator[bytes]:
         raise EOFError("the last frame is cut off")
 
 
-class _Format(NamedTuple):
-    """A format of compressed files.
-
-    Attributes:
-        name: in messages.
-        program: what decompresses a file.
-        read: yields the content.
-    """
-
-    name: str
-    program: str
-    read: Callable[[BinaryIO], Iterator[bytes]]
-
-
-_FORMATS = {
-    b"\x1f\x8b": _Format("gzip", "gunzip", _through(gzip.open)),
-    b"BZh": _Format("bzip2", "bunzip2", _through(bz2.open)),
-    b"\xfd7zXZ\0": _Format("xz", "unxz", _xz),
-    b"\x28\xb5\x2f\xfd": _Format("zstd", "unzstd", _zstd),
+# By the first bytes of a file: the name in messages, the program that decompresses it, what yields
+# the content.
+_FORMATS: dict[bytes, tuple[str, str, Callable[[BinaryIO], Iterator[bytes]]]] = {
+    b"\x1f\x8b": ("gzip", "gunzip", _through(gzip.open)),
+    b"BZh": ("bzip2", "bunzip2", _through(bz2.open)),
+    b"\xfd7zXZ\0": ("xz", "unxz", _xz),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd", _zstd),
 }
 
 
-def _format(start: bytes) -> _Format | None:
+def _format(start: bytes) -> tuple[str, str, Callable[[BinaryIO], Iterator[bytes]]] | None:
     return next((one for magic, one in _FORMATS.items() if start.startswith(magic)), None)
 
 
 def format_of(start: bytes) -> str | None:
     """The format of a compressed file by its first bytes; None if it is not compressed."""
     found = _format(start)
-    return None if found is None else found.name
+    return None if found is None else found[0]
 
 
 def require_uncompressed(start: bytes, where: str) -> None:
@@ -256,25 +244,8 @@ def chunks(blob: Blob) -> Iterator[bytes]:
     found = _format(blob.read(0, MAGIC))
     assert found is not None
     try:
-        yield from found.read(io.BufferedReader(_Reader(blob), _BLOCK))
+        yield from found[2](io.BufferedReader(BlobFile(blob), _BLOCK))
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         raise InputError(
             f"{blob.where}: does not decompress: {error}; copy or download it again"
         ) from None
-
-
-class _Reader(io.RawIOBase):
-    """A blob from its start to its end."""
-
-    def __init__(self, blob: Blob) -> None:
-        self._blob = blob
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        block = self._blob.read(self._position, len(buffer))
-        buffer[: len(block)] = block
-        self._position += len(block)
-        return len(block)
