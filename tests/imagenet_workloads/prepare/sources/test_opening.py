@@ -11,8 +11,12 @@ import pytest
 
 from imagenet_workloads.clients import TRAFFIC
 from imagenet_workloads.prepare.source import Image, Location, Notes, ReadingEstimate, Source
-from imagenet_workloads.prepare.sources.opening import estimate, open_archive, seconds_to_read
-from imagenet_workloads.prepare.stores.remote import HeaderWindow
+from imagenet_workloads.prepare.sources.opening import (
+    limited_estimates,
+    open_archive,
+    seconds_to_read,
+)
+from imagenet_workloads.prepare.stores.remote import MOST_REQUESTS, HeaderWindow, Limit
 from support.pictures import zipped
 
 CLASSES, IMAGES = 6, 300
@@ -85,7 +89,7 @@ def test_it_is_about_what_the_listing_takes(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source.reads_at_once = 32
-    listing, packing = estimate(source)
+    listing, packing = limited_estimates(source, Limit(MOST_REQUESTS, "source.http.cache"))
     requests, bytes = TRAFFIC.requests, TRAFFIC.bytes
     images = list(source.scan(Notes()))
     assert len(images) == CLASSES * IMAGES  # of tiny ones as many

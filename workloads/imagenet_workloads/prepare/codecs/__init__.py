@@ -85,7 +85,8 @@ def choose_faster(headers: Sequence[Jpeg | None], resize: int, *, has_planes: bo
         return Choice(OPENCV, f"opencv: planes would convert none of {images}")
     counts = Counter(":".join(image.subsampling) for image in jpegs).most_common()
     rows = [*counts, *([("others", others)] if (others := len(headers) - len(jpegs)) else [])]
-    width, height = (round(median(edges)) for edges in zip(*map(_size, jpegs), strict=True))
+    width = round(median(image.width for image in jpegs))
+    height = round(median(image.height for image in jpegs))
     described = ", ".join(f"{count} {name}" for name, count in rows)
     sample = f"for {images} ({described}; median {width}x{height}), resized to {resize}"
     if sum(saved_by_planes(image, resize) for image in jpegs) <= 0:
@@ -107,7 +108,3 @@ def saved_by_planes(image: Jpeg, resize: int) -> float:
         return 0.0
     made = target[0] * target[1]
     return SAVED_BY_PIXEL * made - AVERAGING_BY_PIXEL * averaged_pixels(image, target)
-
-
-def _size(image: Jpeg) -> tuple[int, int]:
-    return image.width, image.height

@@ -134,9 +134,13 @@ class ArchiveListing(Listing):
             if is_archive(member):
                 self._inner = format_of([member], self.where)
                 found = InnerArchives(self.archive, [member])
-                for image in _in_new_thread(found.images_of(member, notes)):
-                    notes.share = min(1.0, image.offset / self.archive.blob.size)
-                    yield image
+                images = found.images_of(member, notes)
+                # A thread reads ahead of its own last header. In one thread, a request would have
+                # the headers of many small archives; in those of `scan`, no two archives share one.
+                with ThreadPoolExecutor(1, thread_name_prefix="in-turn") as thread:
+                    while (image := thread.submit(next, images, None).result()) is not None:
+                        notes.share = min(1.0, image.offset / self.archive.blob.size)
+                        yield image
             elif holds_image(member):
                 notes.share = min(1.0, member.offset / self.archive.blob.size)
                 yield Image("", member.name, member.offset, member.size, member.mtime)
@@ -366,17 +370,6 @@ def is_archive(member: Member) -> bool:
     if not member.name.endswith(_SUFFIXES):
         return False
     return is_file(member) and not member.name.rpartition("/")[2].startswith(".")
-
-
-def _in_new_thread(images: Iterator[Image]) -> Iterator[Image]:
-    """Yields images that another thread lists, each when it is asked for.
-
-    A thread reads ahead of its own last header. In one thread, a request would have the headers of
-    many small archives; in the threads of `scan`, no two archives share one.
-    """
-    with ThreadPoolExecutor(1, thread_name_prefix="in-turn") as thread:
-        while (image := thread.submit(next, images, None).result()) is not None:
-            yield image
 
 
 class ArchiveSet(Listing):

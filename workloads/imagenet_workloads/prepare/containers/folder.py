@@ -331,7 +331,11 @@ class _S3Annotations:
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         """Yields the key and the content of each; many are read at the same time."""
-        yield from map_in_order(self._read, self._keys(), AT_ONCE)
+
+        def read(key: str) -> tuple[str, bytes]:
+            return key, self._bucket.read(key, (0, LARGEST_ANNOTATION + 1))[1]
+
+        yield from map_in_order(read, self._keys(), AT_ONCE)
 
     def _keys(self) -> Iterator[str]:
         for split in self._bucket.folders(self._prefix)[0]:
@@ -340,9 +344,6 @@ class _S3Annotations:
             for folder in classes:
                 found = self._bucket.below(folder)
                 yield from (one.key for one in found if one.key.endswith(ANNOTATION_SUFFIX))
-
-    def _read(self, key: str) -> tuple[str, bytes]:
-        return key, self._bucket.read(key, (0, LARGEST_ANNOTATION + 1))[1]
 
 
 def _number(one: Object) -> int:

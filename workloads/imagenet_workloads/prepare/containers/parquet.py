@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -398,7 +397,16 @@ class Parquet(Source):
 
         def listed(one: tuple[int, str, int]) -> tuple[int, list[Image]]:
             number, name, group = one
-            return number, self._images(name, group)
+            file = self._open(name)
+            checksum = int(hashlib.sha256(self._tags[name].encode()).hexdigest()[:15], 16)
+            with closing(self._files.open(name)) as blob:
+                labels = file.labels(group, blob)
+            classes = (class_name_in(label, file.where) for label in labels)
+            # The size of each image is the file's mean.
+            return number, [
+                Image(class_name, f"{name}/{row:09}", row, file.row_bytes, checksum)
+                for row, class_name in enumerate(classes, file.starts[group])
+            ]
 
         for number, images in map_in_order(listed, groups, self.reads_at_once):
             notes.share = number / len(self._names)
@@ -412,8 +420,12 @@ class Parquet(Source):
         row = offset - file.starts[group]
         if row >= file.rows(group):
             raise changed(file.where, f"has no row {offset}")
-        column = self._groups.get((path, group), partial(self._read_group, path, group))
-        image = column[row].as_py()
+
+        def images() -> "pa.ChunkedArray":
+            with closing(self._files.open(path)) as blob:
+                return file.images(group, blob)
+
+        image = self._groups.get((path, group), images)[row].as_py()
         # A row without an image is a damaged one.
         return b"" if image is None else bytes(image)
 
@@ -429,24 +441,6 @@ class Parquet(Source):
     def _group_of(self, name: str, row: int) -> tuple[str, int]:
         path = name.rpartition("/")[0]
         return path, bisect_right(self._open(path).starts, row) - 1
-
-    def _read_group(self, name: str, group: int) -> "pa.ChunkedArray":
-        with closing(self._files.open(name)) as blob:
-            return self._open(name).images(group, blob)
-
-    def _images(self, name: str, group: int) -> list[Image]:
-        """The images of a row group; their sizes are the file's mean."""
-        file = self._open(name)
-        checksum = int(hashlib.sha256(self._tags[name].encode()).hexdigest()[:15], 16)
-        with closing(self._files.open(name)) as blob:
-            labels = file.labels(group, blob)
-        start = file.starts[group]
-        return [
-            Image(
-                class_name_in(label, file.where), f"{name}/{row:09}", row, file.row_bytes, checksum
-            )
-            for row, label in enumerate(labels, start)
-        ]
 
     def _open(self, name: str) -> ParquetFile:
         """Reads the footer of a file, once."""

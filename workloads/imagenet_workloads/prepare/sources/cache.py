@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from imagenet_workloads import files
 from imagenet_workloads.environment import Environment
@@ -119,14 +118,6 @@ class Record:
     content: str
     size: int
 
-    def to_document(self) -> dict[str, Any]:
-        return {
-            "version": self.version.to_document(),
-            "checksum": self.checksum,
-            "content": self.content,
-            "size": self.size,
-        }
-
 
 @dataclass(frozen=True)
 class CacheEntry:
@@ -185,8 +176,13 @@ class CacheEntry:
         return self.folder / (f"{_RECORD}-{job}{_SUFFIX}" if job else f"{_RECORD}{_SUFFIX}")
 
     def _write(self, job: str, record: Record) -> None:
-        document = json.dumps(record.to_document()).encode() + b"\n"
-        files.write_file(self._path_of(job), document)
+        document = {
+            "version": record.version.to_document(),
+            "checksum": record.checksum,
+            "content": record.content,
+            "size": record.size,
+        }
+        files.write_file(self._path_of(job), json.dumps(document).encode() + b"\n")
 
     def _read(self, path: Path) -> Record | None:
         if not files.exists(path):

@@ -25,7 +25,13 @@ from imagenet_workloads.prepare.sources.opening import (
     pinned,
 )
 from imagenet_workloads.prepare.stores.http import HttpBlob, ServedFile, open_to_fetch
-from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, WholeFile, limit
+from imagenet_workloads.prepare.stores.remote import (
+    MOST_REQUESTS,
+    Limit,
+    RemoteBlob,
+    RemoteFiles,
+    WholeFile,
+)
 
 _CACHE_FIELD = "source.huggingFace.cache"
 _ARCHIVES = (".tar", ".zip")
@@ -55,7 +61,7 @@ class HuggingFaceKind(RemoteKind):
             source = open_remote(files.blob(name), None, most, choices.of(parsed))
             source.plan_fields = {**source.plan_fields, "file": name}
         elif parsed.cache is None:
-            source.limit = limit(parsed.hf_max_requests, _CACHE_FIELD)
+            source.limit = Limit(parsed.hf_max_requests or MOST_REQUESTS, _CACHE_FIELD)
         return pinned(source, {"commit": commit})
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:

@@ -31,8 +31,8 @@ class SourceKind(ABC):
         """Whether any option names a source of this kind."""
 
     def is_given_again(self, parsed: Namespace) -> bool:
-        """Whether an option of imagenet-pack names one; true if its plan needs no option."""
-        return True
+        """Whether imagenet-pack has the options that its plan needs."""
+        return self.is_given(parsed)
 
     def mistake(self, parsed: Namespace) -> str | None:
         """The mistake in the combination of options; None without one."""
@@ -72,9 +72,6 @@ class SourceKind(ABC):
 
 class RemoteKind(SourceKind):
     """Files of a server or a bucket. With `--cache`, index and pack read them from the cache."""
-
-    def is_given_again(self, parsed: Namespace) -> bool:
-        return self.is_given(parsed)
 
     @abstractmethod
     def files_to_fetch(self, parsed: Namespace) -> Sequence[FileToFetch]:

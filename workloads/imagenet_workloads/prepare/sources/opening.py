@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from imagenet_workloads.clients import TRAFFIC
 from imagenet_workloads.errors import InputError
@@ -52,12 +52,12 @@ from imagenet_workloads.prepare.stores import compressed
 from imagenet_workloads.prepare.stores.blob import Blob, DamagedImageError, changed
 from imagenet_workloads.prepare.stores.compressed import require_uncompressed
 from imagenet_workloads.prepare.stores.remote import (
+    MOST_REQUESTS,
     HeaderWindow,
     Limit,
     RemoteBlob,
     RemoteFiles,
     Version,
-    limit,
 )
 
 IN_ARCHIVE = "inArchive"
@@ -219,7 +219,8 @@ def open_remote(
     Raises:
         InputError: it is no archive, or reading it takes too many requests.
     """
-    allowed = limit(most_requests, blob.cache_field) if blob.at_once > 1 else None
+    most = most_requests or MOST_REQUESTS
+    allowed = Limit(most, blob.cache_field) if blob.at_once > 1 else None
     if parquet.is_parquet(blob):
         source = open_parquet_file(_single(blob), within, choice)
     else:
@@ -358,7 +359,8 @@ def open_archives(
     """
     try:
         files = _by_plain_names(files, cache_field)
-        allowed = limit(most_requests, cache_field) if files.reads_at_once > 1 else None
+        most = most_requests or MOST_REQUESTS
+        allowed = Limit(most, cache_field) if files.reads_at_once > 1 else None
         held = Contents(files.where, ("", "", "url, prefix or keys"))
         for name in files.names:
             held.add(name, FORMATS)
@@ -415,104 +417,14 @@ _LARGEST = 16 << 20
 _log = logging.getLogger(__name__)
 
 
-class FirstImages(NamedTuple):
-    """What the first images show.
+def limited_estimates(source: Source, limit: Limit) -> tuple[ReadingEstimate, ReadingEstimate]:
+    """Estimates listing and packing by the first images, and logs them.
 
-    Attributes:
-        listing: of the whole source, as often as index lists it.
-        images: of the whole source.
-        bytes: of its images.
-        locations: of some images.
-    """
-
-    listing: ReadingEstimate
-    images: int
-    bytes: int
-    locations: list[Location]
-
-
-def estimate(source: Source) -> tuple[ReadingEstimate, ReadingEstimate]:
-    """Estimates listing and packing by the first images.
-
-    Args:
-        source: the archives, which no other thread reads meanwhile.
+    No other thread may read the source meanwhile.
 
     Raises:
-        InputError: it cannot be listed.
+        InputError: they take more requests than allowed, or the source cannot be listed.
     """
-    first = _list_first(source, listings=1)
-    return first.listing, _packing(source, first)
-
-
-def require_few_requests(source: Source, limit: Limit, listings: int = 1) -> FirstImages:
-    """Lists the first images, and checks what they show.
-
-    Args:
-        source: the archives, which no other thread reads meanwhile.
-        limit: of listing and packing.
-        listings: how often index lists them.
-
-    Raises:
-        InputError: they take more requests than allowed, or cannot be listed.
-    """
-    first = _list_first(source, listings)
-    if first.listing.requests + first.images > limit.most:
-        raise InputError(
-            f"{source.where}: listing takes about {first.listing.requests} requests and packing "
-            f"{first.images}, and {limit.most} are allowed; raise maxRequests, or write "
-            f"{limit.cache_field}, which stores the archive first"
-        )
-    return first
-
-
-def limited_estimates(
-    source: Source, limit: Limit, listings: int = 1
-) -> tuple[ReadingEstimate, ReadingEstimate]:
-    """Checks the estimates of listing and packing, logs and returns them.
-
-    Args:
-        source: the archives, which no other thread reads meanwhile.
-        limit: of both.
-        listings: how often index lists them.
-
-    Raises:
-        InputError: they take more requests than allowed, or cannot be listed.
-    """
-    first = require_few_requests(source, limit, listings)
-    packing = _packing(source, first)
-    for step, expected in (("listing", first.listing), ("packing in one pod", packing)):
-        _log.info("%s: %s takes about %s", source.where, step, expected)
-    return first.listing, packing
-
-
-def seconds_to_read(source: Source, locations: Sequence[Location], bytes: int) -> int:
-    """The time in which one pod of pack reads images, if decoding is faster than reading.
-
-    Args:
-        source: of the images.
-        locations: of a sample of the images; `sample_size` of them are read.
-        bytes: of all images.
-    """
-    at_once = source.reads_at_once
-    sample = locations[: sample_size(source)]
-    # The first reads open the connections.
-    timed = () if source.reads_in_order else sample[at_once:]
-    with ThreadPoolExecutor(at_once, thread_name_prefix="sample") as pool:
-        if timed:
-            list(pool.map(lambda location: _read(source, location), sample[:at_once]))
-        before, started = TRAFFIC.bytes, time.monotonic()
-        list(pool.map(lambda location: _read(source, location), timed or sample))
-        seconds = time.monotonic() - started
-    received = TRAFFIC.bytes - before
-    return round(seconds * bytes / received) if received else 0
-
-
-def sample_size(source: Source) -> int:
-    """The images that `seconds_to_read` reads; those of a Parquet file take a row group each."""
-    return source.reads_at_once * (1 if source.reads_in_order else 3)
-
-
-def _list_first(source: Source, listings: int) -> FirstImages:
     requests, bytes, started = TRAFFIC.requests, TRAFFIC.bytes, time.monotonic()
     notes, factor, images, size = Notes(), 1.0, 0, 0
     locations: list[Location] = []
@@ -524,20 +436,51 @@ def _list_first(source: Source, listings: int) -> FirstImages:
         if (is_enough or images >= _MOST_IMAGES) and notes.share > 0:
             factor = max(1.0, 1 / notes.share)
             break
-    seconds = (time.monotonic() - started) * factor / source.lists_at_once
     listing = ReadingEstimate(
-        round((TRAFFIC.requests - requests) * factor * listings),
-        round((TRAFFIC.bytes - bytes) * factor * listings),
-        round(seconds * listings),
+        round((TRAFFIC.requests - requests) * factor),
+        round((TRAFFIC.bytes - bytes) * factor),
+        round((time.monotonic() - started) * factor / source.lists_at_once),
     )
-    return FirstImages(listing, round(images * factor), round(size * factor), locations)
+    images, size = round(images * factor), round(size * factor)
+    if listing.requests + images > limit.most:
+        raise InputError(
+            f"{source.where}: listing takes about {listing.requests} requests and packing "
+            f"{images}, and {limit.most} are allowed; raise maxRequests, or write "
+            f"{limit.cache_field}, which stores the archive first"
+        )
+    packing = ReadingEstimate(images, size, seconds_to_read(source, locations, size))
+    for step, expected in (("listing", listing), ("packing in one pod", packing)):
+        _log.info("%s: %s takes about %s", source.where, step, expected)
+    return listing, packing
 
 
-def _packing(source: Source, first: FirstImages) -> ReadingEstimate:
-    seconds = seconds_to_read(source, first.locations, first.bytes)
-    return ReadingEstimate(first.images, first.bytes, seconds)
+def seconds_to_read(source: Source, locations: Sequence[Location], bytes: int) -> int:
+    """The time in which one pod of pack reads images, if decoding is faster than reading.
+
+    Args:
+        source: of the images.
+        locations: of a sample of the images; `sample_size` of them are read.
+        bytes: of all images.
+    """
+
+    def read(location: Location) -> None:
+        with suppress(DamagedImageError, PermissionError):
+            source.read(*location)
+
+    at_once = source.reads_at_once
+    sample = locations[: sample_size(source)]
+    # The first reads open the connections.
+    timed = () if source.reads_in_order else sample[at_once:]
+    with ThreadPoolExecutor(at_once, thread_name_prefix="sample") as pool:
+        if timed:
+            list(pool.map(read, sample[:at_once]))
+        before, started = TRAFFIC.bytes, time.monotonic()
+        list(pool.map(read, timed or sample))
+        seconds = time.monotonic() - started
+    received = TRAFFIC.bytes - before
+    return round(seconds * bytes / received) if received else 0
 
 
-def _read(source: Source, location: Location) -> None:
-    with suppress(DamagedImageError, PermissionError):
-        source.read(*location)
+def sample_size(source: Source) -> int:
+    """The images that `seconds_to_read` reads; those of a Parquet file take a row group each."""
+    return source.reads_at_once * (1 if source.reads_in_order else 3)

@@ -8,7 +8,6 @@ import hashlib
 import json
 from argparse import Namespace
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +53,7 @@ class SealedSplit(Source):
         self.sealed: Dataset = dataset
         self._records: Records = open_split(content, dataset.format, folder)
         if split == TRAIN and dataset.validation.images:
-            self.own_validation = partial(_validation, folder, dataset)
+            self.own_validation = lambda: Validation(SealedSplit(folder, dataset, VALIDATION), None)
 
     def scan(self, notes: Notes) -> Iterator[Image]:
         classes, split = self.sealed.classes, self.plan_fields["split"]
@@ -93,10 +92,6 @@ class SealedSplit(Source):
         return self._records.read(range(number, number + 1))[0]
 
 
-def _validation(folder: Path, dataset: Dataset) -> Validation:
-    return Validation(SealedSplit(folder, dataset, VALIDATION), None)
-
-
 class PreparedKind(SourceKind):
     """The folder of a sealed dataset."""
 
@@ -105,9 +100,6 @@ class PreparedKind(SourceKind):
     planned_as = (SealedSplit.kind,)
 
     def is_given(self, parsed: Namespace) -> bool:
-        return parsed.prepared is not None
-
-    def is_given_again(self, parsed: Namespace) -> bool:
         return parsed.prepared is not None
 
     def mistake(self, parsed: Namespace) -> str | None:

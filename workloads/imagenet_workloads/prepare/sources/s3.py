@@ -39,7 +39,7 @@ from imagenet_workloads.prepare.sources.opening import (
     open_remote_validation,
 )
 from imagenet_workloads.prepare.stores.blob import Blob, LabelFile
-from imagenet_workloads.prepare.stores.remote import RemoteBlob, RemoteFiles, limit
+from imagenet_workloads.prepare.stores.remote import MOST_REQUESTS, Limit, RemoteBlob, RemoteFiles
 from imagenet_workloads.prepare.stores.s3 import S3Blob, label_object
 
 _VALIDATION = "--s3-validation"
@@ -83,7 +83,7 @@ class S3Kind(RemoteKind):
         if parsed.s3_prefix is not None:
             listing = _listing(_bucket(parsed), parsed.s3_prefix)
             source = DecidedSource(listing, choices.of(parsed))
-            source.limit = limit(most, S3Blob.cache_field, is_loose=True)
+            source.limit = Limit(most or MOST_REQUESTS, S3Blob.cache_field, is_loose=True)
             return source
         blob = _blob(parsed, parsed.s3_key)
         return open_remote(blob, parsed.s3_path_in_archive, most, choices.of(parsed))

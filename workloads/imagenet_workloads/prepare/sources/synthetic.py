@@ -94,6 +94,9 @@ class SyntheticKind(SourceKind):
     def is_given(self, parsed: Namespace) -> bool:
         return any(value is not None for value in self._values(parsed))
 
+    def is_given_again(self, parsed: Namespace) -> bool:
+        return True
+
     def mistake(self, parsed: Namespace) -> str | None:
         if self.is_given(parsed) and None in self._values(parsed):
             return "--synthetic-classes, -images-per-class and -image-shape go together"

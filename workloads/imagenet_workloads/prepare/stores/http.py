@@ -18,7 +18,6 @@ CACHE_FIELD = "source.http.cache"
 LARGEST_WHOLE = 64 << 20
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
-_IGNORED_RANGE = frozenset((HTTPStatus.OK,))
 _CHANGED = frozenset((HTTPStatus.PRECONDITION_FAILED, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE))
 
 
@@ -66,7 +65,7 @@ class HttpBlob:
         self.cache_field = cache_field
         self._address = file.address
         self._client = client
-        answer = self._get(0, 1, {}, _IGNORED_RANGE | _CHANGED)
+        answer = self._get(0, 1, {})
         if answer.status == HTTPStatus.OK:
             raise NoRangesError(_whole_version(self.where, answer.headers), cache_field)
         if answer.status in _CHANGED:
@@ -82,7 +81,7 @@ class HttpBlob:
         # If-Match compares strong tags only.
         is_strong = self.version.etag.startswith('"')
         condition = {"If-Match": self.version.etag} if is_strong else {}
-        answer = self._get(offset, size, condition, _IGNORED_RANGE | _CHANGED)
+        answer = self._get(offset, size, condition)
         if answer.status in _CHANGED:
             raise changed(self.where, "is another file")
         if answer.status == HTTPStatus.OK:
@@ -99,11 +98,10 @@ class HttpBlob:
     def close(self) -> None:
         self._client.close()
 
-    def _get(
-        self, offset: int, size: int, headers: Mapping[str, str], others: frozenset[int]
-    ) -> Answer:
-        wanted = {"Range": f"bytes={offset}-{offset + size - 1}", **headers}
-        return self._client.get(self._address, HTTPStatus.PARTIAL_CONTENT, size, wanted, others)
+    def _get(self, offset: int, size: int, condition: Mapping[str, str]) -> Answer:
+        headers = {"Range": f"bytes={offset}-{offset + size - 1}", **condition}
+        others = _CHANGED | {HTTPStatus.OK}
+        return self._client.get(self._address, HTTPStatus.PARTIAL_CONTENT, size, headers, others)
 
 
 def served_labels(

@@ -171,11 +171,6 @@ class Limit(NamedTuple):
         )
 
 
-def limit(most: int | None, cache_field: str, *, is_loose: bool = False) -> Limit:
-    """The limit of an option, or the default."""
-    return Limit(most or MOST_REQUESTS, cache_field, is_loose)
-
-
 class _Window(threading.local):
     """The bytes that one thread has read last."""
 

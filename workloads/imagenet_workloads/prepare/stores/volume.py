@@ -11,7 +11,7 @@ import weakref
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from imagenet_workloads import files
@@ -105,14 +105,14 @@ def sorted_names(folder: Path) -> list[str] | Iterator[str]:
     plan.
     """
     first = sorted(islice(names_in(folder), _MANY))
-    return first if len(first) < _MANY else _in_parts(folder)
+    if len(first) < _MANY:
+        return first
 
+    def of_part(part: int) -> list[str]:
+        names = names_in(folder)
+        return sorted(one for one in names if zlib.crc32(os.fsencode(one)) % _PARTS == part)
 
-def _in_parts(folder: Path) -> Iterator[str]:
-    for part in range(_PARTS):
-        yield from sorted(
-            name for name in names_in(folder) if zlib.crc32(os.fsencode(name)) % _PARTS == part
-        )
+    return chain.from_iterable(map(of_part, range(_PARTS)))
 
 
 def names_in(folder: Path) -> Iterator[str]:
