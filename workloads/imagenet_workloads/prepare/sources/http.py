@@ -113,13 +113,16 @@ class HttpKind(RemoteKind):
 
     def class_words(self, parsed: Namespace) -> LabelFile | None:
         name = parsed.http_class_words
-        return None if name is None else _files(parsed).words(name)
+        if name is None:
+            return None
+        others = {file.name for file in _all_files(parsed)} - {name}
+        return _files(parsed).labels(name, others)
 
     def bounding_boxes(self, parsed: Namespace) -> Sequence[Callable[[], Blob]]:
-        def opener(name: str) -> Callable[[], Blob]:
-            return lambda: _files(parsed).blob(name)
+        def blob(name: str) -> Blob:
+            return _files(parsed).blob(name)
 
-        return [*map(opener, parsed.http_bounding_boxes)]
+        return [partial(blob, name) for name in parsed.http_bounding_boxes]
 
     def open_planned(self, planned: Fields, parsed: Namespace) -> Source:
         is_validation = is_of_option(planned, _VALIDATION)
@@ -208,10 +211,6 @@ class _Files:
         }
         return served_labels(name, self._files, contents)
 
-    def words(self, name: str) -> LabelFile:
-        contents = {name: download(self._files[name], self._client)}
-        return served_labels(name, self._files, contents)
-
 
 class _CachedFiles:
     """The files of the options, in a cache; their login is not needed."""
@@ -231,9 +230,6 @@ class _CachedFiles:
             return None if other in archives else self._entries.get(other)
 
         return cached_labels(self._entries[name], beside)
-
-    def words(self, name: str) -> LabelFile:
-        return cached_labels(self._entries[name], lambda _: None)
 
 
 def _archive(parsed: Namespace) -> str | None:
