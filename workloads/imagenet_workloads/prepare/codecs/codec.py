@@ -22,12 +22,7 @@ SAMPLE_EDGE = 16
 
 @dataclass(frozen=True)
 class Recipe:
-    """How each image is converted.
-
-    Attributes:
-        resize: the length of the shorter edge in pixels; None for no resize.
-        quality: of re-encoded JPEGs, 1 to 100.
-    """
+    """How each image is converted: the pixels of its shorter edge, and a quality of 1 to 100."""
 
     resize: int | None
     quality: int
@@ -76,7 +71,7 @@ class Codec(Protocol):
         """The codec's name in keys and options."""
 
     def recode(self, image: Jpeg, recipe: Recipe) -> Packed:
-        """Decode, rotate, resize and encode a JPEG.
+        """Decodes, rotates, resizes and encodes a JPEG.
 
         Raises:
             DamagedImageError: libjpeg reports an error or a warning.

@@ -46,9 +46,7 @@ class Member(NamedTuple):
 
     Attributes:
         name: its path, without a leading `./`; bytes that are not UTF-8 as surrogates.
-        kind: its type.
-        offset: where it is in the blob: the first byte of its data in a tar, of its header in a
-            zip.
+        offset: the first byte of its data in a tar, of its header in a zip.
         size: the bytes of its data, decompressed.
         mtime: its modification time in nanoseconds since 1970.
     """

@@ -237,12 +237,7 @@ class InnerArchives:
     ) -> None:
         """Lists nothing yet.
 
-        Args:
-            archive: the outer archive.
-            members: of it, the inner archives.
-            journal: where those are that are listed already.
-            at_once: the inner archives that are listed at the same time.
-            prefix: of the images' names.
+        The journal knows the archives that are listed already. The prefix begins names of images.
         """
         self._archive = archive
         self._members = members

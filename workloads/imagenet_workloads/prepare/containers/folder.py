@@ -60,7 +60,6 @@ class _Open:
         start: the share of the source before it.
         step: the share of each name.
         real_path: without links; None for the root.
-        has_images: whether images are in it or below it.
     """
 
     prefix: str

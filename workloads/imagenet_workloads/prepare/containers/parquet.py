@@ -57,10 +57,8 @@ class ParquetFile:
     """The footer of a file.
 
     Attributes:
-        where: its name in messages.
         starts: the first row of each row group.
         row_bytes: the mean bytes of a row.
-        metadata: the footer.
         image: the path of the column of images.
         label: the column of labels.
         class_names: of the labels, if they are numbers; empty if these have no names.
@@ -82,23 +80,13 @@ class ParquetFile:
         return int(self.metadata.row_group(group).num_rows)
 
     def labels(self, group: int, blob: Blob) -> list[str]:
-        """The classes of a row group.
-
-        Raises:
-            InputError: the group is damaged, or an image has no class.
-            OSError: it cannot be read.
-        """
+        """The classes of a row group; an `InputError` if an image has none."""
         with explained(self.where):
             values = self._column(group, self.label, blob).to_pylist()
         return [self._class_of(value, row) for row, value in enumerate(values, self.starts[group])]
 
     def images(self, group: int, blob: Blob) -> "pa.ChunkedArray":
-        """The images of a row group, each as bytes or null.
-
-        Raises:
-            InputError: the group is damaged, or has paths in place of images.
-            OSError: it cannot be read.
-        """
+        """The images of a row group, each as bytes or null."""
         import pyarrow.compute as pc
 
         with explained(self.where):

@@ -79,7 +79,6 @@ class ZipArchive:
         """The bytes of a member, checked by its local header.
 
         Raises:
-            InputError: no member of that name is there any more.
             DamagedImageError: its bytes do not decompress, or their checksum is wrong.
         """
         method, flags, checksum, start, block = self._local(name, offset, _bound(size))

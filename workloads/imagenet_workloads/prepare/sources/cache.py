@@ -67,12 +67,7 @@ class OpenFiles:
         self._open: OrderedDict[Hashable, _OpenFile] = OrderedDict()
 
     def read(self, reader: Hashable, path: Path, offset: int, size: int) -> bytes:
-        """The bytes of a range; each reader has a descriptor of its file.
-
-        Raises:
-            InputError: the path leads to no file.
-            OSError: it cannot be opened or read.
-        """
+        """The bytes of a range; each reader has a descriptor of its file."""
         with self._lock:
             file = self._open.get(reader)
             if file is None:
@@ -104,13 +99,10 @@ _OPEN_FILES = OpenFiles()
 
 @dataclass(frozen=True)
 class Record:
-    """A file in the cache.
+    """A file in the cache, whose content is the file of this name and size beside the record.
 
-    Attributes:
-        version: of the server's file.
-        checksum: that its content had, as `sha256:…` or `md5:…`; empty if none was given.
-        content: the name of the file with the content.
-        size: of the content in bytes; an archive may be decompressed.
+    The checksum is the one given for the server's file, as `sha256:…` or `md5:…`, or empty. The
+    size may be another than that of the version: an archive may be decompressed.
     """
 
     version: Version
@@ -121,12 +113,9 @@ class Record:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """A server's file in a cache, stored or not.
+    """A server's file in a cache, stored or not, with a folder and an address without query.
 
-    Attributes:
-        folder: of the file.
-        where: the address of the file, without query.
-        job: the UID of the job that fetches or reads it; empty without an operator.
+    `job` is the UID of the job that fetches or reads it; empty without an operator.
     """
 
     folder: Path

@@ -40,11 +40,7 @@ class SourceKind(ABC):
 
     @abstractmethod
     def open(self, parsed: Namespace) -> Source:
-        """Opens the source in the options of imagenet-index.
-
-        Raises:
-            InputError: the source does not exist, or its layout is unknown.
-        """
+        """Opens the source in the options of imagenet-index; an `InputError` if there is none."""
 
     def open_validation(self, parsed: Namespace) -> Validation | None:
         """Opens the validation images in the options of imagenet-index; None without any."""

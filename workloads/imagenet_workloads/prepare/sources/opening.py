@@ -72,11 +72,8 @@ def open_archive(
 ) -> Source:
     """Opens a tar or zip that contains its classes. Closes it on an error.
 
-    Args:
-        blob: the archive.
-        within: the folder or archive in it that is the source's root; by default the archive's.
-        choice: what the user wrote of its layout.
-        name: of the archive's file, which names the images of a shard.
+    `within` is the folder or archive in it that is the source's root; by default the archive's.
+    `name` is that of the archive's file, which names the images of a shard.
 
     Raises:
         InputError: it is no archive, or holds no images, or they are of several layouts.
@@ -103,11 +100,7 @@ def open_archive(
 
 
 def open_planned_archive(planned: Fields, blob: Blob, within: str | None = None) -> Source:
-    """Opens an archive again for pack. Closes it on an error.
-
-    Raises:
-        InputError: it is another archive than was planned.
-    """
+    """Opens an archive again for pack; an `InputError` for another one. Closes it on an error."""
     kind = planned.text("kind")
     try:
         archive, root = _enter(blob, within)
@@ -240,10 +233,7 @@ def open_remote(
 def open_remote_validation(blob: RemoteBlob, is_flat: bool, option: str) -> Source:
     """Opens an archive of validation images for index; closes it on an error.
 
-    Args:
-        blob: the archive.
-        is_flat: whether a label file has the classes.
-        option: the option that names it, for `is_of_option`.
+    The classes are in a label file if it is flat. The option names it, for `is_of_option`.
     """
     if not is_flat and parquet.is_parquet(blob):
         source = open_parquet_file(_single(blob), None)
@@ -261,11 +251,7 @@ def is_of_option(planned: Fields, option: str) -> bool:
 
 
 def open_remote_planned(planned: Fields, blob: RemoteBlob, within: str | None) -> Source:
-    """Opens an archive again for pack; closes it on an error.
-
-    Raises:
-        InputError: it has changed since it was indexed.
-    """
+    """Opens an archive again for pack, which must not have changed; closes it on an error."""
     if planned.text("kind") == parquet.KIND and not planned.has(IN_ARCHIVE):
         return parquet.open_planned(planned, _single(blob))
     if planned.text("kind") == samples.KIND:
@@ -457,10 +443,7 @@ def limited_estimates(source: Source, limit: Limit) -> tuple[ReadingEstimate, Re
 def seconds_to_read(source: Source, locations: Sequence[Location], bytes: int) -> int:
     """The time in which one pod of pack reads images, if decoding is faster than reading.
 
-    Args:
-        source: of the images.
-        locations: of a sample of the images; `sample_size` of them are read.
-        bytes: of all images.
+    The locations are a sample, of which `sample_size` are read; the bytes are those of all images.
     """
 
     def read(location: Location) -> None:

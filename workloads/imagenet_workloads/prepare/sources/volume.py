@@ -62,11 +62,8 @@ def open_source(
 ) -> Source:
     """Opens a source that contains its classes: a folder, or an archive of archives or folders.
 
-    Args:
-        path: the folder or archive.
-        within: the folder or archive in it that holds the classes; None by default.
-        scratch: a folder for the content of a compressed archive; None refuses these.
-        choice: what the user wrote of the layout.
+    `within` is the folder or archive in it that holds the classes. `scratch` is a folder for the
+    content of a compressed archive; None refuses these.
     """
     choice = choice or Choice()
     if not files.is_folder(path):
@@ -143,12 +140,9 @@ def _require(path: Path, option: str) -> None:
 class FolderContents(Contents):
     """What a folder holds, up to the first image in a folder of it unless the whole is wanted.
 
-    The listing finds what comes after it.
-
-    Attributes:
-        has_folders: whether an image lies in a folder of it: class folders count, whatever is left
-            over beside them.
-        others: the paths of files that are none of these, where archives may be.
+    The listing finds what comes after it. Class folders count, whatever is left over beside them:
+    `has_folders` says whether an image lies in a folder. `others` are the paths of files that are
+    none of these, where archives may be.
     """
 
     def __init__(self, root: Path, choice: Choice) -> None:

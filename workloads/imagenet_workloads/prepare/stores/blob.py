@@ -106,10 +106,8 @@ class BlobFile(io.RawIOBase):
 class LabelFile:
     """A small file, of labels or of words; str() is its name in messages.
 
-    Attributes:
-        where: its name in messages.
-        open: an `OSError` if the file cannot be read, an `InputError` if it is none or has changed.
-        beside: the file of a name in the same folder; None if there is none.
+    `open` raises an `OSError` if it cannot be read, an `InputError` if it is none or has changed.
+    `beside` gives the file of a name in the same folder; None if there is none.
     """
 
     where: str

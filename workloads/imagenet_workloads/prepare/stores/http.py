@@ -34,8 +34,7 @@ class ServedFile:
 class NoRangesError(InputError):
     """The server answers requests for ranges with whole files.
 
-    Attributes:
-        version: of the file; its size is 0 if the server gives none.
+    The size in the version is 0 if the server gives none.
     """
 
     def __init__(self, version: Version, cache_field: str) -> None:

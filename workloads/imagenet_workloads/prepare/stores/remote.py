@@ -134,10 +134,8 @@ class RemoteFiles(FileSet):
 class WholeFile:
     """A file of a server without ranges, which only sends it from its start.
 
-    Attributes:
-        version: of the first answer; its size is 0 if the server gives none.
-        receive: calls a function with the version and the chunks of each try.
-        close: closes the connection.
+    The version is that of the first answer; its size is 0 if the server gives none. `receive` calls
+    a function with the version and the chunks of each try.
     """
 
     version: Version
@@ -146,12 +144,10 @@ class WholeFile:
 
 
 class Limit(NamedTuple):
-    """How many requests a source may take.
+    """How many requests a source may take, of index and pack together.
 
-    Attributes:
-        most: of index and pack together.
-        cache_field: the field of the manifest that has the files stored first.
-        is_loose: whether each image is an object, which no cache stores.
+    `cache_field` is the field of the manifest that has the files stored first. No cache stores
+    loose images, of which each is an object.
     """
 
     most: int
@@ -183,13 +179,10 @@ class HeaderWindow:
     """A `Blob` that answers small reads from a window, one for each thread."""
 
     def __init__(self, blob: Blob, small: int = _HEADER, largest: int = LARGEST) -> None:
-        """Takes over a blob, whose bytes do not change.
+        """Takes over a blob, whose bytes do not change, for windows of at most `largest` bytes.
 
-        Args:
-            blob: the blob.
-            small: the most bytes of a small read; by default those of a header. The data of images
-                is larger, and not read twice.
-            largest: the most bytes of a window.
+        Reads of at most `small` bytes are answered from it: headers by default. The data of images
+        is larger, and not read twice.
         """
         self.where = blob.where
         self.size = blob.size

@@ -194,7 +194,7 @@ class Links:
         return status
 
     def enter(self, path: str, parent: str | None = None) -> str:
-        """Records that a folder is read; returns its real path, which the folders in it need.
+        """Records that a folder is read; returns its real path.
 
         Raises:
             InputError: another path led to it.
