@@ -137,7 +137,7 @@ class S3Kind(RemoteKind):
         archives = [one for one in given if one is not None]
         files = [] if parsed.s3_labels is None else [parsed.s3_labels]
         if files and label_object(bucket, parsed.s3_labels).beside(devkit.META) is not None:
-            files.append(_beside(parsed.s3_labels, devkit.META))
+            files.append(join(_folder(parsed.s3_labels), devkit.META))
         files += [] if parsed.s3_class_words is None else [parsed.s3_class_words]
         files += parsed.s3_bounding_boxes
         checksums = {parsed.s3_key: parsed.s3_checksum or ""}
@@ -162,7 +162,7 @@ class S3Kind(RemoteKind):
         checksums = dict.fromkeys(parquet_names_to_read(names) or names, "")
 
         def open_file(name: str) -> S3Blob:
-            return S3Blob(bucket, _key_below(parsed, name))
+            return S3Blob(bucket, join(parsed.s3_prefix.strip("/"), name))
 
         return [*found, *_cached_prefix(parsed).to_fetch(checksums, open_file)]
 
@@ -181,11 +181,6 @@ def _listed(parsed: Namespace) -> Sequence[str]:
     return () if has_folders else names
 
 
-def _key_below(parsed: Namespace, name: str) -> str:
-    prefix = (parsed.s3_prefix or "").strip("/")
-    return f"{prefix}/{name}" if prefix else name
-
-
 def _cached_prefix(parsed: Namespace) -> CachedFiles:
     # The slash tells the prefix from an object of the same name.
     where = address_of(parsed.s3_bucket, parsed.s3_prefix.strip("/")).rstrip("/") + "/"
@@ -198,7 +193,7 @@ def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
     prefix = (parsed.s3_prefix or "").strip("/")
 
     def open_blob(name: str) -> RemoteBlob:
-        return _blob(parsed, keys.get(name) or _key_below(parsed, name))
+        return _blob(parsed, keys.get(name) or join(prefix, name))
 
     where = address_of(parsed.s3_bucket, prefix).rstrip("/")
     return RemoteFiles(where, names, open_blob, AT_ONCE if parsed.cache is None else 1)
@@ -207,7 +202,7 @@ def _files(parsed: Namespace, names: Sequence[str]) -> RemoteFiles:
 def _label_file(parsed: Namespace, key: str) -> LabelFile:
     if parsed.cache is None:
         return label_object(_bucket(parsed), key)
-    return cached_labels(_entry(parsed, key), lambda name: _entry(parsed, _beside(key, name)))
+    return cached_labels(_entry(parsed, key), lambda name: _entry(parsed, join(_folder(key), name)))
 
 
 def _entry(parsed: Namespace, key: str) -> CacheEntry:
@@ -219,9 +214,8 @@ def _name(key: str) -> str:
     return key.rpartition("/")[2]
 
 
-def _beside(key: str, name: str) -> str:
-    folder = key.rpartition("/")[0]
-    return f"{folder}/{name}" if folder else name
+def _folder(key: str) -> str:
+    return key.rpartition("/")[0]
 
 
 def _listing(bucket: Bucket, prefix: str) -> S3Folder:

@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 
 from imagenet_workloads.clients.http import AT_ONCE, Address, Answer, HttpClient
@@ -134,24 +133,18 @@ def open_to_fetch(file: ServedFile, client: HttpClient) -> HttpBlob | WholeFile:
     try:
         return HttpBlob(file, client)
     except NoRangesError as error:
-        return WholeFile(error.version, partial(receive, file, client), client.close)
+        first = error.version
 
+    def receive(take: Callable[[Version, Iterable[bytes]], None]) -> None:
+        def begin(headers: Mapping[str, str], chunks: Iterator[bytes]) -> None:
+            version = _whole_version(file.address.url, headers)
+            if version.size:
+                _require_size(file, version.size)
+            take(version, chunks)
 
-def receive(
-    file: ServedFile, client: HttpClient, take: Callable[[Version, Iterable[bytes]], None]
-) -> None:
-    """Receives a file from its start to its end, in up to 8 tries.
+        client.receive(file.address, begin)
 
-    `take` is called at each try with the version and the chunks of the file.
-    """
-
-    def begin(headers: Mapping[str, str], chunks: Iterator[bytes]) -> None:
-        version = _whole_version(file.address.url, headers)
-        if version.size:
-            _require_size(file, version.size)
-        take(version, chunks)
-
-    client.receive(file.address, begin)
+    return WholeFile(first, receive, client.close)
 
 
 def _require_size(file: ServedFile, size: int) -> None:
