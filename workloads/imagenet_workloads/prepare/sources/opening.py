@@ -6,9 +6,9 @@ is read with few requests, within a limit, and a change of it is noticed.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -49,7 +49,7 @@ from imagenet_workloads.prepare.layouts.splits import (
 from imagenet_workloads.prepare.layouts.survey import Contents, is_download_of_cifar
 from imagenet_workloads.prepare.source import Location, Notes, ReadingEstimate, Source, Validation
 from imagenet_workloads.prepare.stores import compressed
-from imagenet_workloads.prepare.stores.blob import Blob, DamagedImageError, changed
+from imagenet_workloads.prepare.stores.blob import Blob, DamagedImageError, FileSet, changed
 from imagenet_workloads.prepare.stores.compressed import require_uncompressed
 from imagenet_workloads.prepare.stores.remote import (
     MOST_REQUESTS,
@@ -79,7 +79,7 @@ def open_archive(
         InputError: it is no archive, or holds no images, or they are of several layouts.
     """
     choice = choice or Choice()
-    try:
+    with _closed_on_error(blob):
         archive, root = _enter(blob, within)
         found = _contents(archive, root, is_whole=choice.layout in (CIFAR, PARQUET))
         layout = found.layout(choice)
@@ -94,15 +94,12 @@ def open_archive(
             under = f" under {root} (pathInArchive)" if root else ""
             raise InputError(f"{blob.where}: holds neither images nor archives of images{under}")
         return DecidedSource(ArchiveListing(archive, root, "" if within else name), choice)
-    except BaseException:
-        blob.close()
-        raise
 
 
 def open_planned_archive(planned: Fields, blob: Blob, within: str | None = None) -> Source:
     """Opens an archive again for pack; an `InputError` for another one. Closes it on an error."""
     kind = planned.text("kind")
-    try:
+    with _closed_on_error(blob):
         archive, root = _enter(blob, within)
         if kind == parquet.KIND:
             return parquet.open_planned(planned, _members_of_parquet(archive, root))
@@ -112,17 +109,20 @@ def open_planned_archive(planned: Fields, blob: Blob, within: str | None = None)
         if not kind.startswith((f"{archive.format} ", f"flat {archive.format}")):
             raise changed(blob.where, f"is a {archive.format} in place of a {kind}")
         return planned_archive(archive, kind)
-    except BaseException:
-        blob.close()
-        raise
 
 
 def open_flat_archive(blob: Blob) -> Source:
     """Opens an archive whose images get their classes from a label file. Closes it on an error."""
-    try:
+    with _closed_on_error(blob):
         return FlatArchive(_archive(blob))
+
+
+@contextmanager
+def _closed_on_error(opened: Blob | FileSet | Source) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
-        blob.close()
+        opened.close()
         raise
 
 
@@ -220,13 +220,10 @@ def open_remote(
         name = blob.version.where.rpartition("/")[2]
         source = _remote(open_archive(_reading(blob), within, choice, name), blob, allowed)
     source.limit = allowed
-    try:
+    with _closed_on_error(source):
         # The labels of a Parquet file take a few requests.
         if allowed is not None and not isinstance(source, parquet.Parquet):
             source.listing, source.packing = limited_estimates(source, allowed)
-    except BaseException:
-        source.close()
-        raise
     return source
 
 
@@ -256,16 +253,13 @@ def open_remote_planned(planned: Fields, blob: RemoteBlob, within: str | None) -
         return parquet.open_planned(planned, _single(blob))
     if planned.text("kind") == samples.KIND:
         return ArchiveSet(_single(blob), (), planned.object("version"))
-    try:
+    with _closed_on_error(blob):
         if planned.has("version"):
             before, now = Version.from_fields(planned.object("version")), blob.version
             # Another job may have indexed the same images elsewhere: the key does not depend on it.
             if before.where == now.where:
                 before.require(now)
         source = open_planned_archive(planned, _reading(blob), within)
-    except BaseException:
-        blob.close()
-        raise
     return _remote(source, blob)
 
 
@@ -300,16 +294,13 @@ def _reading(blob: RemoteBlob) -> Blob:
     if blob.at_once == 1:
         return blob
     window = HeaderWindow(blob)
-    try:
+    with _closed_on_error(window):
         format = compressed.format_of(window.read(0, compressed.MAGIC))
         if format is not None:
             raise InputError(
                 f"{blob.where}: is compressed ({format}), so it cannot be read in place; "
                 f"write {blob.cache_field}, and it is decompressed there once"
             )
-    except BaseException:
-        window.close()
-        raise
     return window
 
 
@@ -343,8 +334,8 @@ def open_archives(
         InputError: they are of several kinds, or compressed and in no cache, or reading them takes
             too many requests.
     """
-    try:
-        files = _by_plain_names(files, cache_field)
+    files = _by_plain_names(files, cache_field)
+    with _closed_on_error(files):
         most = most_requests or MOST_REQUESTS
         allowed = Limit(most, cache_field) if files.reads_at_once > 1 else None
         held = Contents(files.where, ("", "", "url, prefix or keys"))
@@ -361,9 +352,6 @@ def open_archives(
             if allowed is not None:
                 source.listing, source.packing = limited_estimates(source, allowed)
         source.limit = allowed
-    except BaseException:
-        files.close()
-        raise
     return source
 
 
