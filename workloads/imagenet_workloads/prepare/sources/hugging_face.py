@@ -53,7 +53,7 @@ class HuggingFaceKind(RemoteKind):
             commit, files = _cached(parsed).open_listed()
         else:
             repository, checksums, login = _find(parsed)
-            commit, files = repository.commit, _Files(repository, tuple(checksums), login)
+            commit, files = repository.commit, _files(repository, tuple(checksums), login)
         source = open_parquet_files(files, choices.of(parsed))
         if source is None:
             name = _archive(files.names, parsed.hf_dataset)
@@ -70,7 +70,7 @@ class HuggingFaceKind(RemoteKind):
         else:
             commit = planned.text("commit")
             repository = Repository(parsed.hf_dataset, commit, parsed.hf_endpoint)
-            files = _Files(repository, (), hugging_face.token())
+            files = _files(repository, (), hugging_face.token())
         if planned.text("kind") == parquet.KIND:
             return parquet.open_planned(planned, files)
         return open_remote_planned(planned, files.blob(planned.text("file")), None)
@@ -88,17 +88,15 @@ class HuggingFaceKind(RemoteKind):
         return [*_cached(parsed).to_fetch(chosen, open_file, repository.commit)]
 
 
-class _Files(RemoteFiles):
+def _files(repository: Repository, names: Sequence[str], login: Token | None) -> RemoteFiles:
     """The files of a dataset, on its server."""
+    client = HttpClient(login)
 
-    def __init__(self, repository: Repository, names: Sequence[str], login: Token | None) -> None:
-        client = HttpClient(login)
+    def open_blob(name: str) -> HttpBlob:
+        return HttpBlob(_served(repository, name), client, _CACHE_FIELD)
 
-        def open_blob(name: str) -> HttpBlob:
-            return HttpBlob(_served(repository, name), client, _CACHE_FIELD)
-
-        where = f"{repository.dataset}@{repository.commit[:12]}"
-        super().__init__(where, names, open_blob, AT_ONCE)
+    where = f"{repository.dataset}@{repository.commit[:12]}"
+    return RemoteFiles(where, names, open_blob, AT_ONCE)
 
 
 def _find(

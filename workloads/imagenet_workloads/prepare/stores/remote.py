@@ -104,16 +104,13 @@ class RemoteFiles(FileSet):
         self.where = where
         self.names = names
         self.reads_at_once = at_once
-        self._open_blob = open_blob
+        # Opens a file that the caller closes.
+        self.blob = open_blob
         self._blobs: dict[str, RemoteBlob] = {}
 
     def open(self, name: str) -> Blob:
         """The file, whose connections stay open when it is closed."""
         return Kept(self._blob(name))
-
-    def blob(self, name: str) -> RemoteBlob:
-        """Opens a file, which the caller closes."""
-        return self._open_blob(name)
 
     def tag(self, name: str) -> str:
         return self._blob(name).version.etag
@@ -126,7 +123,7 @@ class RemoteFiles(FileSet):
         blob = self._blobs.get(name)
         if blob is None:
             # Two threads may open it at the same time; both use the first blob.
-            blob = self._blobs.setdefault(name, self._open_blob(name))
+            blob = self._blobs.setdefault(name, self.blob(name))
         return blob
 
 
