@@ -50,23 +50,16 @@ _BOX = (*_OBJECT, "bndbox")
 
 
 class Annotation(NamedTuple):
-    """The boxes of one image.
-
-    Attributes:
-        names: The class of each box.
-        boxes: The boxes, inside the image.
-        clamped: The boxes that reached beyond the image.
-        empty: The boxes without an area inside the image, which are left out.
-    """
+    """The boxes of one image."""
 
     names: tuple[str, ...]
     boxes: tuple[Box, ...]
-    clamped: int
-    empty: int
+    clamped: int  # boxes that reached beyond the image
+    empty: int  # boxes without an area inside the image, which are left out
 
 
 def parse_annotation(content: bytes) -> Annotation:
-    """Return the boxes of an annotation.
+    """Parse an annotation.
 
     Raises:
         ValueError: It is not such XML, or a number is missing or wrong.
@@ -100,13 +93,7 @@ def parse_annotation(content: bytes) -> Annotation:
 
 
 class _Elements:
-    """The elements that matter, as expat reports them.
-
-    Attributes:
-        size: The texts of `size`.
-        objects: Of each object its name, and the texts of `bndbox`.
-        text: The text since the last tag.
-    """
+    """The texts of the elements that matter, as expat reports them."""
 
     def __init__(self) -> None:
         self.size: dict[str, str] = {}
@@ -156,7 +143,7 @@ def _clamp(value: float) -> float:
 
 
 def upright(boxes: tuple[Box, ...], orientation: int) -> tuple[Box, ...]:
-    """Return the boxes of an image after its EXIF orientation, 1 to 8, is applied to its pixels."""
+    """The boxes of an image after its EXIF orientation, 1 to 8, is applied to its pixels."""
     turned = []
     for left, top, right, bottom in boxes:
         if orientation in _MIRRORED_X:
@@ -193,13 +180,7 @@ _SYNSET = re.compile(r"n[0-9]{8}")
 
 
 class AnnotatedImage(NamedTuple):
-    """An image that may have an annotation.
-
-    Attributes:
-        class_name: Its class.
-        name: Its name in the source.
-        is_validation: Whether its annotation may be in the folder `val`.
-    """
+    """An image that may have an annotation."""
 
     class_name: str
     name: str
@@ -239,17 +220,10 @@ class BoundingBoxes:
         scratch: Path,
         of_source: Annotations | None = None,
     ) -> None:
-        """Read the archives and the annotations of the source.
-
-        Args:
-            archives: Each opens a tar, which may be compressed.
-            scratch: A folder for the content of a compressed archive.
-            of_source: The annotations that are beside the images.
+        """Read archives, each a tar that may be compressed, and annotations beside the images.
 
         Raises:
             InputError: An archive is missing, damaged or too large, or annotates an image twice.
-            StorageError: The volume of `scratch` is full.
-            WorkloadError: A server cannot be reached.
         """
         where = []
         self._found: dict[str, _Stored] = {}
@@ -273,7 +247,7 @@ class BoundingBoxes:
             _log.warning("skipped %d damaged annotations of %s", self._damaged, self._where)
 
     def fingerprint(self) -> str:
-        """Return the hex SHA-256 over all annotations, the same for any order of the archives."""
+        """The hex SHA-256 over all annotations, the same for any order of the archives."""
         digest = hashlib.sha256(b"%d\n" % self._damaged)
         for key in sorted(self._found):
             found = self._found[key]
@@ -282,14 +256,10 @@ class BoundingBoxes:
         return digest.hexdigest()
 
     def of(self, image: AnnotatedImage, classes: Collection[str]) -> tuple[Box, ...]:
-        """Return the boxes of an image, as fractions of the image as it is stored.
+        """The boxes of an image, as fractions of the image as it is stored.
 
         A box of another class is left out, because a record has one label. Some of ILSVRC's boxes
         have words in place of a class. They stay, as in TensorFlow's script.
-
-        Args:
-            image: The image.
-            classes: The classes of the dataset.
         """
         found = self._stored(image)
         if found is None:
@@ -301,7 +271,7 @@ class BoundingBoxes:
         )
 
     def count(self, images: Iterable[AnnotatedImage], classes: Collection[str]) -> dict[str, int]:
-        """Return the counts of the dataset's boxes, as JSON values.
+        """Count the boxes of the dataset.
 
         Raises:
             InputError: None of the images has an annotation.
@@ -331,7 +301,6 @@ class BoundingBoxes:
     def added(
         self, images: Iterable[PlannedImage], classes: Sequence[str], is_validation: bool
     ) -> Iterator[PlannedImage]:
-        """Yield the images of a split with their boxes."""
         names = frozenset(classes)
         for image in images:
             annotated = AnnotatedImage(classes[image.label], image.name, is_validation)
@@ -367,11 +336,7 @@ class BoundingBoxes:
 
 
 def _opened(archive: Blob, scratch: Path) -> Blob:
-    """The tar in a file, which is read by few requests; closes the file on an error.
-
-    Raises:
-        InputError: It is damaged, or too large to be decompressed.
-    """
+    """Open a tar so that few requests read it; closes the file on an error."""
     blob = archive
     try:
         blob = decompressed(archive, scratch)
@@ -382,5 +347,4 @@ def _opened(archive: Blob, scratch: Path) -> Blob:
 
 
 def _stem(name: str) -> str:
-    """The name of a file without folders and suffix."""
     return name.rpartition("/")[2].rpartition(".")[0]

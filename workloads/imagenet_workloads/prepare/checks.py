@@ -51,7 +51,6 @@ class Checked:
     pairs: Sequence[Mapping[str, Any]]
 
     def to_document(self, classes: int, train: int, validation: int) -> dict[str, Any]:
-        """Return JSON values, with the numbers of what was checked."""
         return {
             "classes": classes,
             "images": {"train": train, "validation": validation},
@@ -62,7 +61,7 @@ class Checked:
 
 
 def as_rows(images: Iterable[tuple[int, int, int, bool]]) -> npt.NDArray[np.void]:
-    """Return images as an array of hash, shorter edge, label, and whether it is of validation.
+    """Images as an array of hash, shorter edge, label, and whether it is of validation.
 
     A label is the position of a class, or negative if it is unknown.
     """
@@ -70,16 +69,7 @@ def as_rows(images: Iterable[tuple[int, int, int, bool]]) -> npt.NDArray[np.void
 
 
 def check_shards(sealed: Dataset, read: ReadList, *, compares: bool = True) -> Checked | None:
-    """Check the images of a dataset by the lists of its shards.
-
-    Args:
-        sealed: Its description.
-        read: Returns the list of a shard, or None if it has none.
-        compares: Whether to compare the images with each other.
-
-    Returns:
-        The result, or None if a shard has no list, as in datasets of older versions.
-    """
+    """Check a dataset by the lists of its images; None if an older shard has none."""
     splits = {TRAIN: sealed.train, VALIDATION: sealed.validation}
     shards = [
         (name == VALIDATION, shard) for name, split in splits.items() for shard in split.shards
@@ -128,10 +118,10 @@ def check(
     edge: int | None = None,
     compares: bool = True,
 ) -> Checked:
-    """Check images.
+    """Check images, the result of `as_rows`.
 
     Args:
-        rows: The result of `as_rows`.
+        rows: The images.
         names: Returns the names of images, by their ascending positions.
         classes: The class of each label.
         per_class: The training images of each class.
@@ -243,7 +233,7 @@ def _similar(rows: npt.NDArray[np.void]) -> tuple[list[Pair], list[Pair], bool]:
                 chosen.append(image)
 
     def best(number: int, image: int, split: bool, end: int) -> Pair | None:
-        """Return the image with one of a split that comes before `end`; None without any."""
+        """The image with one of a split that comes before `end`."""
         candidates = (
             Pair(image, like, distance)
             for other, distance in similar[number]

@@ -27,11 +27,6 @@ def read_words(
 ) -> dict[str, str]:
     """The words of each class that a file has, in the order of the classes.
 
-    Args:
-        file: the file; None without words.
-        classes: of the dataset.
-        may_lack_all: whether it may have words for none of them.
-
     Raises:
         InputError: the file cannot be read, has another form, or has none of the classes.
     """
@@ -61,11 +56,7 @@ def read_words(
 def merged_words(
     words: Mapping[str, str], given: Mapping[str, str], classes: Sequence[str]
 ) -> dict[str, str]:
-    """The words of a file and those given for single classes, which count more.
-
-    Raises:
-        InputError: words are given for something that is no class.
-    """
+    """The words of a file and those given for single classes, which count more."""
     unknown = [name for name in given if name not in classes]
     if unknown:
         raise InputError(
@@ -110,22 +101,14 @@ _NAMED = 20
 
 @dataclass(frozen=True)
 class ExpectedClasses:
-    """What is expected; nothing by default.
+    """What is expected; nothing by default."""
 
-    Attributes:
-        number: of classes in the dataset.
-        names: a file with a class on each line; columns after its name are ignored.
-    """
-
-    number: int | None = None
+    number: int | None = None  # of classes in the dataset
+    # A file with a class on each line; columns after its name are ignored.
     names: Path | None = None
 
     def check(self, images: Mapping[str, int], dropped: Mapping[str, int]) -> None:
-        """Compares them with what was found.
-
-        Args:
-            images: of each class in the dataset.
-            dropped: images of each class with too few.
+        """Compare them with the images of each class, and with the dropped classes.
 
         Raises:
             InputError: they differ; the message names the classes.
@@ -172,7 +155,6 @@ def _classes(number: int, kind: str = "") -> str:
 
 
 def _counted(images: Mapping[str, int], unit: str = "") -> str:
-    """Classes with their images; the unit is said once."""
     (first, count), *others = images.items()
     return _listed([f"{first} ({count}{unit})", *(f"{name} ({n})" for name, n in others)])
 

@@ -27,27 +27,16 @@ _MOST_PAIRS = 2_000_000
 
 
 class SimilarPairs(NamedTuple):
-    """Pairs of hashes, by their positions.
-
-    Attributes:
-        first: (pairs,), ascending, each below its `second`.
-        second: (pairs,).
-        distance: (pairs,), the bits that differ.
-        is_whole: Whether all similar pairs are here.
-    """
+    """Pairs of hashes by their positions, each array (pairs,)."""
 
     first: npt.NDArray[np.int64]
     second: npt.NDArray[np.int64]
-    distance: npt.NDArray[np.int64]
-    is_whole: bool
+    distance: npt.NDArray[np.int64]  # (pairs,), the bits that differ
+    is_whole: bool  # whether all similar pairs are here
 
 
 def similar_pairs(hashes: Hashes) -> SimilarPairs:
-    """Find the pairs of hashes that differ in at most MOST_BITS bits.
-
-    Args:
-        hashes: (n,), each once.
-    """
+    """Find the pairs of hashes that differ in at most MOST_BITS bits."""
     count = len(hashes)
     # A pair as one number: many are found by several buckets.
     found, distances, is_whole = np.empty(0, np.int64), np.empty(0, np.int64), True

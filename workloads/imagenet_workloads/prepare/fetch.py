@@ -52,14 +52,6 @@ def take_over(path: Path, others: str, version: dict[str, Any]) -> None:
     """Renames what another job has left of the same file, so that `PartialFile` continues it.
 
     If that job writes again, it writes the same bytes to the same places.
-
-    Args:
-        path: the temporary name; if there is such a file, nothing is renamed.
-        others: the beginning of the temporary names of all jobs.
-        version: of the server's file, as JSON values; the other job's must equal it.
-
-    Raises:
-        StorageError: the volume cannot be written.
     """
     with files.storage_errors(path):
         if path.exists():
@@ -79,30 +71,15 @@ def take_over(path: Path, others: str, version: dict[str, Any]) -> None:
 
 
 def _header(version: dict[str, Any]) -> str:
-    """Returns the first line of a journal."""
+    """The first line of a journal."""
     return json.dumps({"version": version, "block": BLOCK})
 
 
 class PartialFile:
-    """A file without some of its blocks; `write` may be called from several threads.
-
-    Attributes:
-        path: the temporary name.
-        size: in bytes.
-        present: the bytes of the blocks that are on the disk.
-    """
+    """A file without some of its blocks; `write` may be called from several threads."""
 
     def __init__(self, path: Path, version: dict[str, Any], size: int) -> None:
-        """Continues the file of an earlier process, or begins one.
-
-        Args:
-            path: the temporary name.
-            version: of the server's file, as JSON values; with another one, it begins again.
-            size: in bytes.
-
-        Raises:
-            StorageError: the volume cannot be written.
-        """
+        """Continue the file of an earlier process, or begin one for another version."""
         self.path = path
         self.size = size
         self._header = _header(version)
@@ -118,19 +95,13 @@ class PartialFile:
         self.present = sum(map(self._length, self._blocks))
 
     def missing(self) -> list[int]:
-        """The numbers of the blocks that are not on the disk."""
         return [one for one in range(-(-self.size // BLOCK)) if one not in self._blocks]
 
     def span(self, block: int) -> tuple[int, int]:
-        """The first byte of a block, and its length."""
         return block * BLOCK, self._length(block)
 
     def write(self, block: int, data: bytes) -> None:
-        """Writes a block to the disk, then notes it in the journal.
-
-        Raises:
-            OSError: the volume cannot be written.
-        """
+        """Write a block to the disk, then note it in the journal."""
         offset, _ = self.span(block)
         view = memoryview(data)
         while view:
@@ -143,11 +114,9 @@ class PartialFile:
             self.present += len(data)
 
     def sync(self) -> None:
-        """Syncs the file to the volume."""
         os.fsync(self._data)
 
     def close(self) -> None:
-        """Closes the file; it can be continued."""
         os.close(self._data)
         os.close(self._journal)
 
@@ -175,22 +144,9 @@ class PartialFile:
 
 
 class Ranges:
-    """A download over several connections, which continues that of an earlier process.
-
-    Attributes:
-        version: of the server's file.
-        path: the temporary file.
-        present: the bytes that were on the disk at the beginning.
-        is_packed: whether the server's file is compressed.
-    """
+    """A download over several connections, which continues that of an earlier process."""
 
     def __init__(self, blob: RemoteBlob, path: Path) -> None:
-        """Asks the server for the first bytes.
-
-        Raises:
-            StorageError: the volume cannot be written.
-            WorkloadError: as `RemoteBlob.read`.
-        """
         self.version = blob.version
         self.path = path
         start = blob.read(0, compressed.MAGIC)
@@ -201,7 +157,7 @@ class Ranges:
             self.present = file.present
 
     def fetch(self, connections: int, recorder: PreparationRecorder) -> None:
-        """Fetches the missing blocks.
+        """Fetch the missing blocks.
 
         Raises:
             StorageError: the volume is full; the message has the bytes that it lacks.
@@ -221,7 +177,6 @@ class Ranges:
                 file.sync()
 
     def close(self) -> None:
-        """Closes the connections."""
         self._blob.close()
 
     def _partial_file(self) -> PartialFile:
@@ -229,31 +184,17 @@ class Ranges:
 
 
 class Whole:
-    """A download over one connection, which begins again after each fault.
-
-    Attributes:
-        version: of the file that was received last.
-        path: the temporary file.
-        present: 0.
-        is_packed: False, because the content is not known before.
-    """
+    """A download over one connection, which begins again after each fault."""
 
     present = 0
     is_packed = False
 
     def __init__(self, file: WholeFile, path: Path) -> None:
-        """Begins nothing yet."""
         self.version = file.version
         self.path = path
         self._file = file
 
     def fetch(self, connections: int, recorder: PreparationRecorder) -> None:
-        """Receives the file.
-
-        Raises:
-            StorageError: the volume is full; the message has the bytes that it lacks.
-            WorkloadError: the server cannot be reached, or its answers are cut off.
-        """
         del connections
         received = 0
 
@@ -276,7 +217,6 @@ class Whole:
         )
 
     def close(self) -> None:
-        """Closes the connection."""
         self._file.close()
 
 
@@ -285,12 +225,7 @@ Download = Ranges | Whole
 
 @contextmanager
 def room(path: Path, needed: int) -> Iterator[None]:
-    """Raises an OSError of a write of `path`; on a full volume with the bytes that are needed.
-
-    Raises:
-        StorageError: the volume is full, read-only, or owned by another user.
-        WorkloadError: any other error, which may be transient.
-    """
+    """Raise an OSError of a write of `path`; on a full volume with the bytes that are needed."""
     try:
         yield
     except OSError as error:
@@ -309,18 +244,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FetchRequest:
-    """The options of a fetch.
-
-    Attributes:
-        files: the files of the source.
-        cache: the folder of the volume.
-        connections: the most requests at the same time.
-        owner: the UID of the job, in the names of its temporary files; empty without an operator.
-    """
+    """The options of a fetch."""
 
     files: Sequence[FileToFetch]
     cache: Path
-    connections: int = CONNECTIONS
+    connections: int = CONNECTIONS  # the most requests at the same time
+    # The UID of the job, in the names of its temporary files; empty without an operator.
     owner: str = ""
 
 
@@ -418,7 +347,6 @@ def _is_same(before: Version, now: Version) -> bool:
 
 
 def _store(file: FileToFetch, download: Download) -> None:
-    """Makes a file visible that was fetched as a whole."""
     folder, path, version = file.entry.folder, download.path, download.version
     if file.checksum:
         _check(file, path)
@@ -461,16 +389,10 @@ def _ignore_missing(_call: Any, _path: str, raised: tuple[Any, BaseException, An
 
 
 def _content_of(path: Path) -> Path:
-    """The temporary file for the content of a compressed archive."""
     return path.with_name(f"{path.name}.content")
 
 
 def _check(file: FileToFetch, path: Path) -> None:
-    """Compares the checksum of a file.
-
-    Raises:
-        InputError: it has another one.
-    """
     algorithm, _, digest = file.checksum.partition(":")
     found = hashlib.new(algorithm, usedforsecurity=False)
     with path.open("rb") as opened:
@@ -486,7 +408,6 @@ def _check(file: FileToFetch, path: Path) -> None:
 
 
 def _decompress(file: FileToFetch, path: Path) -> Path:
-    """Decompresses an archive into another temporary file; returns the file with the content."""
     blob = CachedFile(path, path.stat().st_size)
     try:
         if compressed.format_of(blob.read(0, compressed.MAGIC)) is None:

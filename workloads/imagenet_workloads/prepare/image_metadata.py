@@ -29,7 +29,7 @@ _ENDS = frozenset((0xDA, 0xD9))
 
 
 def jpeg_orientation(data: bytes) -> int:
-    """Return the orientation of a JPEG, 1 to 8; 1 by default."""
+    """The orientation of a JPEG, 1 to 8; 1 by default."""
     position, last = 2, len(data) - 4
     # Hot path: no function is called for a skipped segment.
     while position <= last:
@@ -52,7 +52,7 @@ def jpeg_orientation(data: bytes) -> int:
 
 
 def tiff_orientation(block: bytes) -> int:
-    """Return the orientation in a TIFF block, the content of EXIF."""
+    """The orientation in a TIFF block, the content of EXIF."""
     order = {b"II": "<", b"MM": ">"}.get(block[:2])
     if order is None:
         return UPRIGHT
@@ -72,7 +72,7 @@ def tiff_orientation(block: bytes) -> int:
 
 
 def orientation(data: bytes) -> int:
-    """Return the orientation of an image of any format, 1 to 8; 1 by default.
+    """The orientation of an image of any format, 1 to 8; 1 by default.
 
     Raises:
         ValueError: It is a damaged PNG.
@@ -88,7 +88,7 @@ def orientation(data: bytes) -> int:
 
 
 def _webp_exif_block(data: bytes) -> bytes | None:
-    """Return the TIFF block of the EXIF chunk of an extended WebP; None without one."""
+    """The TIFF block of the EXIF chunk of an extended WebP; None without one."""
     position = 12
     while position + 8 <= len(data):
         length = int.from_bytes(data[position + 4 : position + 8], "little")
@@ -100,7 +100,7 @@ def _webp_exif_block(data: bytes) -> bytes | None:
 
 
 def png_exif_block(data: bytes) -> bytes | None:
-    """Return the TIFF block of the eXIf chunk of a complete PNG; None without one.
+    """The TIFF block of the eXIf chunk of a complete PNG; None without one.
 
     Raises:
         ValueError: The PNG is truncated, or a chunk is damaged.
@@ -142,7 +142,7 @@ _LONGEST_TEXT = 1 << 16
 
 
 def claimed_size(data: bytes) -> Size | None:
-    """Return height and width in pixels; None for an unknown format.
+    """Height and width in pixels; None for an unknown format.
 
     A tile that is larger than its image counts instead, because decoders allocate it.
     """

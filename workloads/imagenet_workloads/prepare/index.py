@@ -63,81 +63,53 @@ _NAMED = 20
 
 @dataclass(frozen=True)
 class IndexRequest:
-    """The options of an index run.
-
-    Attributes:
-        source: The source of the training images, and of the validation images unless they have
-            another.
-        validation: The source of the validation images, if it is another one.
-        takes_own_validation: Whether validation images beside the training images validate.
-        drawn_by_default: The validation images of each class, if the source has none.
-        data: The dataset volume.
-        options: The options that change bytes.
-        codec: `auto`, `opencv` or `planes`.
-        max_skipped_fraction: The largest fraction of damaged images, 0 to 1.
-        expected: the classes that the dataset must have.
-        class_words: a file with the words of the classes; None without.
-        words_of_classes: words of single classes, in place of the file's.
-        bounding_boxes: open the archives of annotations; empty without boxes.
-        reads_annotations: whether those beside the images are wanted.
-        own_annotations: those, once the source is listed.
-    """
+    """The options of an index run."""
 
     source: Source
-    validation: Validation | None
+    validation: Validation | None  # source of the validation images, if it is another one
     data: Path
     options: DatasetOptions
-    codec: str
-    max_skipped_fraction: float
+    codec: str  # `auto`, `opencv` or `planes`
+    max_skipped_fraction: float  # largest fraction of damaged images, 0 to 1
     expected: ExpectedClasses = field(default_factory=ExpectedClasses)
+    # A file with the words of the classes; None without.
     class_words: Path | LabelFile | None = None
+    # Words of single classes, in place of the file's.
     words_of_classes: Mapping[str, str] = field(default_factory=dict)
+    # Open the archives of annotations; empty without boxes.
     bounding_boxes: Sequence[Callable[[], Blob]] = ()
+    # Whether validation images beside the training images validate.
     takes_own_validation: bool = False
-    drawn_by_default: int = 0
-    reads_annotations: bool = False
-    own_annotations: Annotations | None = None
+    drawn_by_default: int = 0  # validation images of each class, if the source has none
+    reads_annotations: bool = False  # whether those beside the images are wanted
+    own_annotations: Annotations | None = None  # those, once the source is listed
 
 
 @dataclass(frozen=True)
 class IndexResult:
-    """The result of index, which the operator reads.
-
-    Attributes:
-        key: The dataset's key.
-        classes: The number of classes.
-        train: The planned training images.
-        validation: The planned validation images.
-        shards: The shards of both splits, which are pack's completions.
-        dropped_classes: The number of dropped classes.
-        sealed: Whether the dataset is complete, so that no other step is needed.
-        passed_over: files that are no images, by suffix.
-        unknown_labels: validation images of classes that the training images lack.
-        skipped: damaged images of a sealed dataset.
-        bounding_boxes: the counts of the boxes; empty without boxes.
-        packing: what reading the images in place takes, in one pod; None if pack reads none so.
-        decision: how the source was read: `said`, `warnings`, and `leftOut` by rule; and the
-            `codec`, if it was chosen, with the reason.
-        findings: what the check of a sealed dataset has found.
-    """
+    """The result of index, which the operator reads."""
 
     key: str
     classes: int
     train: int
     validation: int
-    shards: int
+    shards: int  # of both splits, which are pack's completions
     dropped_classes: int
-    sealed: bool
+    sealed: bool  # whether no other step is needed
+    # Files that are no images, by suffix.
     passed_over: Mapping[str, int] = field(default_factory=dict)
-    unknown_labels: int = 0
-    skipped: int = 0
+    unknown_labels: int = 0  # validation images of classes that the training images lack
+    skipped: int = 0  # damaged images of a sealed dataset
     bounding_boxes: Mapping[str, int] = field(default_factory=dict)
+    # Of reading the images in place in one pod; None if pack reads none so.
     packing: ReadingEstimate | None = None
+    # How the source was read: `said`, `warnings`, and `leftOut` by rule; and the `codec`, if it was
+    # chosen, with the reason.
     decision: Mapping[str, Any] = field(default_factory=dict)
-    findings: Sequence[str] = ()
+    findings: Sequence[str] = ()  # of a sealed dataset
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON values; the last ones only if there are any."""
+        """JSON values; from `passedOver` on only those that say something."""
         document: dict[str, Any] = {
             "key": self.key,
             "classes": self.classes,
@@ -212,7 +184,7 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
 
 
 def _settled(request: IndexRequest) -> IndexRequest:
-    """Return the request with what the listing has shown beside the training images."""
+    """Add to the request what the listing has shown beside the training images."""
     source, options = request.source, request.options
     validation = request.validation
     if request.takes_own_validation:
@@ -229,7 +201,7 @@ def _settled(request: IndexRequest) -> IndexRequest:
 
 
 def own_annotations(source: Source) -> Annotations:
-    """Return the annotations beside the images of a source.
+    """The annotations beside the images of a source.
 
     Raises:
         InputError: It cannot have any.
@@ -244,7 +216,7 @@ def own_annotations(source: Source) -> Annotations:
 
 
 def _decision(source: Source, found: Scan) -> dict[str, Any]:
-    """Return how the source was read, and log it; empty for a fixed layout."""
+    """Log how the source was read, and return it; empty for a fixed layout."""
     left_out = {
         name: {"count": count, "example": _cut(example, 100)}
         for name, (count, example) in found.notes.left_out.items()
@@ -270,7 +242,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _boxes(request: IndexRequest) -> Boxes | None:
-    """Return the boxes of annotations, or of the sealed dataset that the source is a part of."""
+    """The boxes of annotations, or of the sealed dataset that the source is a part of."""
     own = request.own_annotations
     if request.bounding_boxes or own is not None:
         return BoundingBoxes(request.bounding_boxes, request.data, own)
@@ -493,7 +465,7 @@ def _choose_codec(
 
 
 def _fingerprint(part: Part) -> str:
-    """Return what identifies the images of a source: a sealed dataset has its key."""
+    """What identifies the images of a source: a sealed dataset has its key."""
     return part.scan.fingerprint() if part.source.sealed is None else part.source.sealed.key
 
 
@@ -510,7 +482,7 @@ def is_sealed(dataset: Path) -> bool:
 
 
 def checked_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> datasets.Dataset:
-    """Check that a sealed dataset is valid for this run too, and return it.
+    """A sealed dataset, if it is valid for this run too.
 
     Raises:
         InputError: Its files are missing, or more images are damaged than this run allows.

@@ -60,34 +60,22 @@ class _Seen(NamedTuple):
 
 @dataclass
 class Sample:
-    """The images that were decoded.
-
-    Attributes:
-        images: Their number.
-        is_whole: Whether these are all images of the source.
-        damaged: Damaged images by class.
-        reasons: The first of them, each with the reason.
-        copies: Files with the bytes of another one.
-        same: The names of the first groups of equal files.
-        conflicts: Those groups that are in more than one class or split.
-        turned: Images that their EXIF orientation turns.
-        edges: The shorter edges of the others, upright or not, in pixels.
-        seen: All images that are not damaged.
-    """
+    """The images that were decoded."""
 
     images: int = 0
-    is_whole: bool = True
+    is_whole: bool = True  # whether these are all images of the source
     damaged: Counter[str] = field(default_factory=Counter)
+    # First of them, each with the reason.
     reasons: list[tuple[str, str]] = field(default_factory=list)
-    copies: int = 0
-    same: list[list[str]] = field(default_factory=list)
-    conflicts: int = 0
-    turned: int = 0
+    copies: int = 0  # files with the bytes of another one
+    same: list[list[str]] = field(default_factory=list)  # names of the first groups of equal files
+    conflicts: int = 0  # those groups that are in more than one class or split
+    turned: int = 0  # images that their EXIF orientation turns
+    # Shorter edges of the others, upright or not, in pixels.
     edges: list[int] = field(default_factory=list)
-    seen: list[_Seen] = field(default_factory=list)
+    seen: list[_Seen] = field(default_factory=list)  # all images that are not damaged
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON values."""
         return {
             "images": self.images,
             "isWhole": self.is_whole,
@@ -107,11 +95,7 @@ class Sample:
 def inspect(source: Source, scratch: Path, images: int | None, seconds: float) -> dict[str, Any]:
     """List a source and decode its images; return what it holds, as JSON values.
 
-    Args:
-        source: The source.
-        scratch: A folder for the listing.
-        images: The most images that are decoded; None for all.
-        seconds: The time after which no further image is decoded.
+    No image is decoded after so many `images` (None: all) or `seconds`.
 
     Raises:
         InputError: The source cannot be listed, or has no images.
@@ -150,7 +134,7 @@ def inspect(source: Source, scratch: Path, images: int | None, seconds: float) -
 def _count_validation(
     validation: Validation, listed: Scan, class_names: Sequence[str]
 ) -> tuple[dict[str, int], Sequence[str]]:
-    """Return the counts of the source's own validation images, and the names of their classes.
+    """Count the source's own validation images, and name their classes.
 
     The classes of images with a label file are not distinguished: all have the empty name.
     """
@@ -222,7 +206,6 @@ def _decode(places: Sequence[_Place], most: int | None, seconds: float) -> Sampl
 
 
 def _check(sample: Sample, classes: Sequence[str], per_class: Mapping[str, int]) -> Checked:
-    """Check the images that were decoded as seal checks those of a dataset."""
     numbers = {name: number for number, name in enumerate(classes)}
     seen = sorted(sample.seen, key=lambda one: one.place.position)
     rows = (
@@ -256,11 +239,7 @@ def _note_copies(sample: Sample, by_digest: Mapping[bytes, Sequence[_Place]]) ->
 
 
 def require_several_classes(document: Mapping[str, Any]) -> None:
-    """Check that a network has something to distinguish.
-
-    Raises:
-        InputError: All images are of one class.
-    """
+    """Refuse a source of one class: a network has to distinguish something."""
     if len(document["classes"]) < 2:
         (name,) = document["classes"]
         raise InputError(

@@ -55,24 +55,14 @@ _Spooled = tuple[int, int] | Exception
 
 
 class ImageRead(NamedTuple):
-    """A planned image and its bytes.
-
-    Attributes:
-        image: the image.
-        bytes: returns the bytes, or raises what `read_image` raises.
-    """
+    """A planned image and its bytes; `bytes` raises what `read_image` raises."""
 
     image: PlannedImage
     bytes: Callable[[], bytes]
 
 
 def read_ahead(source: Source, images: Iterable[PlannedImage]) -> Generator[ImageRead]:
-    """Yields the images in their order; those of a remote source may still be on their way.
-
-    Args:
-        source: the source of the images.
-        images: taken `reads_at_once` * 2 ahead if the source is remote.
-    """
+    """Yield the images in their order; those of a remote source may still be on their way."""
     if source.reads_at_once == 1:
         for image in images:
             yield ImageRead(image, partial(_read, source, image))
@@ -96,12 +86,7 @@ def read_ahead(source: Source, images: Iterable[PlannedImage]) -> Generator[Imag
 def read_in_order(
     source: Source, images: Iterable[PlannedImage], folder: Path
 ) -> Generator[ImageRead]:
-    """Yields the images in their order, after all of them are read.
-
-    Args:
-        source: of the images.
-        images: of a shard; they and 16 bytes for each are in memory.
-        folder: on the volume of the unnamed file.
+    """Yield the images of a shard in their order, after all of them are read.
 
     Raises:
         InputError: the source has changed since it was listed.
@@ -173,26 +158,16 @@ _SAMPLE = 16
 
 @dataclass(frozen=True)
 class PackRequest:
-    """The options of a pack run.
-
-    Attributes:
-        data: The dataset volume.
-        key: The dataset's key.
-        open_source: Opens a source again, from its entry in the plan.
-        shard: The number of the shard, training shards first; None for all shards.
-        threads: The number of cores to use.
-    """
+    """The options of a pack run."""
 
     data: Path
     key: str
-    open_source: Callable[[Fields], Source]
-    shard: int | None
+    open_source: Callable[[Fields], Source]  # opens a source again, from its entry in the plan
+    shard: int | None  # number of the shard, training shards first; None for all shards
     threads: int
 
 
 class _Damaged(NamedTuple):
-    """An image that is skipped, and why."""
-
     image: PlannedImage
     reason: str
 
@@ -213,7 +188,7 @@ class _DecodeSample:
             del self._jpegs[_SAMPLE:]
 
     def images_per_second(self) -> float | None:
-        """Return the images divided by the CPU time that decoding them takes; None without any."""
+        """The images divided by the CPU time that decoding them takes; None without any."""
         started = time.thread_time()
         for jpeg in self._jpegs:
             simplejpeg.decode_jpeg(jpeg, fastdct=False, fastupsample=False)
@@ -322,8 +297,6 @@ def _pack_all(
 
 
 class _Work:
-    """Read and transcode a batch of images, in a thread."""
-
     def __init__(self, source: Source, plan: Plan, codec: Codec) -> None:
         self._source = source
         self._recipe = Recipe(plan.options.resize, plan.options.quality)
@@ -380,9 +353,6 @@ class _Packing:
 
     Seal checks all shards together, but one shard may already have too many damaged images. Then
     it is not written, and read to its end, so that the log names all of them.
-
-    Attributes:
-        skipped: the damaged images.
     """
 
     def __init__(
@@ -409,7 +379,6 @@ class _Packing:
 
     @property
     def has_too_many(self) -> bool:
-        """Whether more images are damaged than are allowed for all shards."""
         return len(self.skipped) > self._allowed
 
     @property
@@ -418,7 +387,6 @@ class _Packing:
         return len(self.skipped) > self._allowed + _MOST_NAMED
 
     def write(self, work: _Work, threads: int) -> None:
-        """Write the shard, unless it has too many damaged images."""
         with ExitStack() as stack:
             new_files = [
                 stack.enter_context(files.NewFile(self._dataset / name))
@@ -468,7 +436,6 @@ class _Packing:
         self._pace.more(len(batch.done), len(self.skipped))
 
     def _list(self, listing: HashedFile) -> None:
-        """Write the lines of the last records."""
         hashes = perceptual_hashes([origin.thumbnail for origin in self._origins])
         lines = []
         for (image, (height, width), _), hash in zip(self._origins, hashes, strict=True):
@@ -513,7 +480,6 @@ class _Packing:
 
 
 def _batches(images: Generator[ImageRead], work: _Work, threads: int) -> Iterator[_Batch]:
-    """Yield the results of the images, in their order, with several threads."""
     with closing(images) as reads:
         batches = iter(lambda: list(islice(reads, _BATCH)), [])
         with closing(map_in_order(work.batch, batches, threads + _SPARE)) as done:
@@ -521,8 +487,6 @@ def _batches(images: Generator[ImageRead], work: _Work, threads: int) -> Iterato
 
 
 class _Pace:
-    """Logs the progress of a shard regularly."""
-
     def __init__(self, shard: PlannedShard) -> None:
         self._shard = shard
         self._start = self._last = time.monotonic()

@@ -31,38 +31,24 @@ _KEY_LENGTH = 32
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """The fields of spec.dataset that change bytes.
+    """The fields of spec.dataset that change bytes."""
 
-    Attributes:
-        shards: The training shards; validation shards are added in proportion.
-        format: The format of the shards.
-        resize: The length of the shorter edge in pixels; None for no resize.
-        quality: The quality of re-encoded JPEGs, 1 to 100.
-        min_images_per_class: Classes with fewer are dropped.
-        seed: The seed of the validation split and of the order.
-        validation_per_class: The validation images drawn from each class; 0 without validation, or
-            with a separate validation source.
-    """
-
-    shards: int
+    shards: int  # training shards; validation shards are added in proportion
     format: str = RECORD_IO
-    resize: int | None = None
-    quality: int = 90
-    min_images_per_class: int = 1
+    resize: int | None = None  # length of the shorter edge in pixels; None for no resize
+    quality: int = 90  # quality of re-encoded JPEGs, 1 to 100
+    min_images_per_class: int = 1  # classes with fewer are dropped
     seed: int = 0
+    # Validation images drawn from each class; 0 without validation, or with a separate validation
+    # source.
     validation_per_class: int = 0
 
     def to_document(self) -> dict[str, Any]:
-        """Return the options as JSON, with the names of the ImageNetJob's fields."""
+        """JSON values with the names of the ImageNetJob's fields."""
         return {camel_case(name): value for name, value in asdict(self).items()}
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Reads what `to_document` made.
-
-        Raises:
-            InputError: a field is missing or wrong.
-        """
         return cls(
             shards=fields.integer("shards", minimum=1),
             format=fields.text("format"),
@@ -82,7 +68,7 @@ def make_key(
     class_words: Mapping[str, str] | None = None,
     bounding_boxes: str | None = None,
 ) -> str:
-    """Return the key as hexadecimal digits.
+    """The key as hexadecimal digits.
 
     Args:
         writer: The version and codec of the writer.
@@ -121,49 +107,31 @@ _PREFIXES = {TRAIN: "train", VALIDATION: "val"}
 
 
 class PlannedImage(NamedTuple):
-    """One line of a shard's list: an image and its location.
+    """One line of a shard's list: an image and its location."""
 
-    Attributes:
-        key: Its number in the split, in shuffled order.
-        label: The position of its class.
-        offset: The offset in its source's file.
-        size: The size in bytes.
-        name: The name in its source.
-        boxes: The boxes of its objects, before its EXIF orientation is applied.
-    """
-
-    key: int
-    label: int
-    offset: int
+    key: int  # number in the split, in shuffled order
+    label: int  # position of its class
+    offset: int  # offset in its source's file
     size: int
     name: str
-    boxes: tuple[Box, ...] = ()
+    boxes: tuple[Box, ...] = ()  # boxes of its objects, before its EXIF orientation is applied
 
 
 @dataclass(frozen=True)
 class PlannedShard:
-    """One planned shard.
-
-    Attributes:
-        split: TRAIN or VALIDATION.
-        name: The name of its files without suffix, such as train-00000-of-00008.
-        images: Its planned images, damaged ones included.
-        format: The format of its files.
-    """
+    """One planned shard."""
 
     split: str
-    name: str
-    images: int
+    name: str  # name of its files without suffix, such as train-00000-of-00008
+    images: int  # planned images, damaged ones included
     format: Format
 
     @property
     def record(self) -> str:
-        """The name of its file of records."""
         return f"{self.name}.{self.format.suffix}"
 
     @property
     def index(self) -> str:
-        """The name of its index."""
         return f"{self.name}.{INDEX_SUFFIX}"
 
     @property
@@ -184,43 +152,33 @@ class PlannedShard:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a dataset.
-
-    Attributes:
-        key: The dataset's key.
-        writer: The version and codec, which change its bytes.
-        options: The options that change its bytes.
-        classes: The sorted classes; a label is a position.
-        dropped_classes: The dropped classes, with their numbers of images.
-        passed_over: files that are no images, by suffix.
-        unknown_labels: validation images left out, by the class that the training images lack.
-        class_words: what people call a class, of some classes.
-        bounding_boxes: the counts of the boxes; empty without boxes.
-        decision: how the source was read; empty for a fixed layout.
-        sources: The source of each split: `{"kind": …}`, with the options of a synthetic one and
-            the version of a remote one.
-        shards: The shards, training shards first.
-    """
+    """The plan of a dataset."""
 
     key: str
     writer: WriterVersion
     options: DatasetOptions
-    classes: tuple[str, ...]
-    dropped_classes: Mapping[str, int]
+    classes: tuple[str, ...]  # sorted classes; a label is a position
+    dropped_classes: Mapping[str, int]  # dropped classes, with their numbers of images
+    # Source of each split: `{"kind": …}`, with the options of a synthetic one and the version of a
+    # remote one.
     sources: Mapping[str, Mapping[str, Any]]
     shards: tuple[PlannedShard, ...]
+    # Files that are no images, by suffix.
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    # Validation images left out, by the class that the training images lack.
     unknown_labels: Mapping[str, int] = field(default_factory=dict)
+    # What people call a class, of some classes.
     class_words: Mapping[str, str] = field(default_factory=dict)
+    # The counts of the boxes; empty without boxes.
     bounding_boxes: Mapping[str, int] = field(default_factory=dict)
+    # How the source was read; empty for a fixed layout.
     decision: Mapping[str, Any] = field(default_factory=dict)
 
     def images(self, split: str | None = None) -> int:
-        """Return the planned images of a split, or of both."""
         return sum(shard.images for shard in self.shards if split in (None, shard.split))
 
     def to_json(self) -> str:
-        """Return the text of plan.json; equal plans have equal bytes."""
+        """The text of plan.json; equal plans have equal bytes."""
         document = {
             "version": VERSION,
             "key": self.key,
@@ -242,11 +200,6 @@ class Plan:
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Parse the result of `to_json`.
-
-        Raises:
-            InputError: It is of another version, or a field is missing or invalid.
-        """
         if fields.integer("version") != VERSION:
             raise fields.wrong("version", f"is not {VERSION}, which this program reads")
         writer, sources = fields.object("writer"), fields.object("sources")
@@ -274,12 +227,12 @@ class Plan:
 
 
 def folder_of(data: Path, key: str) -> Path:
-    """Return the folder of a dataset on the dataset volume."""
+    """The folder of a dataset on the dataset volume."""
     return data / "datasets" / key
 
 
 def name_shards(split: str, sizes: Iterable[int], format: Format) -> tuple[PlannedShard, ...]:
-    """Return the shards of a split, by their numbers of images."""
+    """The shards of a split, by their numbers of images."""
     images = tuple(sizes)
     return tuple(
         PlannedShard(split, f"{_PREFIXES[split]}-{number:05}-of-{len(images):05}", size, format)
@@ -303,7 +256,7 @@ def is_whole(dataset: Path) -> bool:
 
 
 def _lines(path: Path) -> int | None:
-    """Count the lines of a file; None if the last one has no end."""
+    """The lines of a file; None if the last one has no end."""
     count, last = 0, b"\n"
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
@@ -318,16 +271,7 @@ def remove(dataset: Path) -> None:
 
 
 def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]]) -> None:
-    """Write a plan atomically, or keep the equal plan of another run.
-
-    Args:
-        dataset: Its folder, which exists.
-        plan: The content of plan.json.
-        images: The images, by the name of the shard.
-
-    Raises:
-        StorageError: It cannot be written.
-    """
+    """Write a plan with the images of each shard, or keep the equal plan of another run."""
     with files.new_folder(dataset / _FOLDER) as folder:
         for shard in plan.shards:
             content = (_line(image) for image in images[shard.name])
@@ -336,12 +280,7 @@ def write(dataset: Path, plan: Plan, images: Mapping[str, Iterable[PlannedImage]
 
 
 def update_sources(dataset: Path, plan: Plan) -> None:
-    """Write plan.json again if its sources differ from a plan with the same key.
-
-    Raises:
-        InputError: plan.json cannot be read.
-        StorageError: It cannot be written.
-    """
+    """Write plan.json again if its sources differ from a plan with the same key."""
     path = dataset / _FOLDER / _FILE
     if Plan.from_fields(Fields.read(path)).sources != plan.sources:
         files.write_file(path, plan.to_json().encode())

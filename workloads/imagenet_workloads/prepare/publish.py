@@ -41,14 +41,8 @@ _log = logging.getLogger(__name__)
 def run(dataset: Path, target: BucketFolder, threads: int) -> int:
     """Upload what is missing of a dataset; return the bytes that were uploaded.
 
-    Args:
-        dataset: The folder of dataset.json.
-        target: The folder in the bucket.
-        threads: The number of shards to upload at the same time.
-
     Raises:
         InputError: The dataset is damaged, the bucket holds another one, or refuses.
-        WorkloadError: The bucket cannot be reached.
     """
     sealed = read_dataset(dataset)
     if _is_published(sealed, target):
@@ -62,11 +56,7 @@ def run(dataset: Path, target: BucketFolder, threads: int) -> int:
 
 
 def _is_published(sealed: Dataset, target: BucketFolder) -> bool:
-    """Whether the target has this dataset.
-
-    Raises:
-        InputError: It has another one.
-    """
+    """Whether the target has this dataset; another one is an error."""
     try:
         text = target.read_whole(FILE_NAME)
     except NoObjectError:
@@ -149,11 +139,7 @@ _NAMED = 10
 
 
 def read(location: Location) -> Dataset:
-    """Read a dataset.json.
-
-    Raises:
-        InputError: There is none, or it is wrong.
-    """
+    """Read a dataset.json."""
     return read_dataset(location) if isinstance(location, Path) else read_remote_dataset(location)
 
 
@@ -161,9 +147,6 @@ def find(location: Path | BucketFolder) -> Iterator[tuple[str, Dataset]]:
     """Yield the address and the description of each dataset at a location or directly below it.
 
     A volume has them in `datasets/KEY`. Damaged descriptions are left out.
-
-    Raises:
-        InputError: The location cannot be read.
     """
     if isinstance(location, Path):
         if not location.is_dir():
@@ -181,7 +164,7 @@ def find(location: Path | BucketFolder) -> Iterator[tuple[str, Dataset]]:
 
 
 def describe(address: str, sealed: Dataset) -> dict[str, Any]:
-    """Return what a dataset holds, as JSON values."""
+    """What a dataset holds, as JSON values."""
     shards = [*sealed.train.shards, *sealed.validation.shards]
     return {
         "address": address,
@@ -201,7 +184,6 @@ def verify(location: Location, threads: int) -> None:
 
     Raises:
         InputError: Files are damaged; names them.
-        WorkloadError: The server cannot be reached.
     """
     if isinstance(location, Path):
         seal.verify_folder(location, threads)
@@ -228,11 +210,7 @@ def verify(location: Location, threads: int) -> None:
 
 
 def _require_index(location: RemoteFolder, shard: Shard, index: str) -> None:
-    """Compare an index with the sums of its shard.
-
-    Raises:
-        InputError: They differ, or there is no index.
-    """
+    """Compare an index with the sums of its shard."""
     sums = record_sums.decode(location.read_whole(shard.record + record_sums.SUFFIX), shard)
     try:
         is_right = np.array_equal(read_index(index, location.read_whole(index)), sums.edges[:-1])
@@ -249,11 +227,6 @@ def delete(location: Path | BucketFolder) -> int:
     """Delete the files of a dataset, dataset.json first; return how many they were.
 
     Files that do not belong to the dataset stay.
-
-    Raises:
-        InputError: There is no dataset.
-        StorageError: A file cannot be deleted.
-        WorkloadError: The server cannot be reached.
     """
     sealed = read(location)
     names = [FILE_NAME]
@@ -284,17 +257,10 @@ _BLOCK = 8 << 20
 
 
 def fetch(source: RemoteFolder, target: Path, threads: int) -> int:
-    """Copy what is missing of a dataset; return the bytes that were fetched.
-
-    Args:
-        source: The published dataset.
-        target: The folder, which is made.
-        threads: The number of shards to fetch at the same time.
+    """Copy what is missing of a dataset into a folder; return the bytes that were fetched.
 
     Raises:
         InputError: There is no dataset, or an object is damaged.
-        StorageError: The folder cannot be written.
-        WorkloadError: The server cannot be reached.
     """
     sealed = read_remote_dataset(source)
     files.make_folder(target)
@@ -309,7 +275,6 @@ def blocks(source: RemoteFolder, shard: Shard) -> Iterator[bytes]:
 
     Raises:
         InputError: They differ from the shard's SHA-256, which is known after the last block.
-        WorkloadError: The server cannot be reached.
     """
     digest = hashlib.sha256()
     for begin in range(0, shard.bytes, _BLOCK):

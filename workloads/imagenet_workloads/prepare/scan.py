@@ -49,17 +49,11 @@ Row = tuple[int, int, str]
 
 
 class Scan:
-    """The images of one source, numbered in the order of the listing.
-
-    Attributes:
-        class_names: The classes, in the order of their first image.
-        bytes: The bytes of all images.
-        notes: What was ignored.
-    """
+    """The images of one source, numbered in the order of the listing."""
 
     def __init__(self, rows: IO[bytes]) -> None:
         """Start empty; `rows` is an empty file, open for reading and writing."""
-        self.class_names: list[str] = []
+        self.class_names: list[str] = []  # classes, in the order of their first image
         self.bytes = 0
         self.notes = Notes()
         self._rows = rows
@@ -77,11 +71,6 @@ class Scan:
         return len(self._places)
 
     def add(self, image: Image) -> None:
-        """Add one image.
-
-        Raises:
-            StorageError: The volume is full.
-        """
         class_name, path, offset, size, mtime = image
         known = self._numbers.get(class_name)
         if known is None:
@@ -99,11 +88,7 @@ class Scan:
         self.bytes += size
 
     def finish(self) -> None:
-        """Make every row readable; no image may be added after it.
-
-        Raises:
-            StorageError: The volume is full.
-        """
+        """Make every row readable; no image may be added after it."""
         self._write()
         with files.storage_errors(self._folder):
             self._rows.flush()
@@ -115,15 +100,14 @@ class Scan:
         self._waiting, self._hashed = [], []
 
     def fingerprint(self) -> str:
-        """Return the hex SHA-256 over class, name, offset, size and time of every image."""
+        """The hex SHA-256 over class, name, offset, size and time of every image."""
         return self._hash.hexdigest()
 
     def classes(self) -> npt.NDArray[np.uint32]:
-        """Return the position in `class_names` of each image's class."""
+        """The position in `class_names` of each image's class."""
         return np.frombuffer(self._classes, np.uint32) if self._classes else np.empty(0, np.uint32)
 
     def row(self, number: int) -> Row:
-        """Return the location of one image."""
         descriptor, place = self._rows.fileno(), self._places[number]
         block = os.pread(descriptor, _READ, place)
         offset, size, length = _ROW.unpack_from(block)
@@ -133,18 +117,14 @@ class Scan:
         return offset, size, name.decode("utf-8", "surrogateescape")
 
     def rows(self) -> Iterator[Row]:
-        """Return all images, in order."""
         return (self.row(number) for number in range(len(self)))
 
 
 def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) -> Scan:
     """List a source.
 
-    Args:
-        source: The source.
-        rows: An empty file for the rows.
-        listed: Called with the number of images found, and with the fraction of the source that is
-            listed.
+    `rows` is an empty file. `listed` gets the number of images found, and the share of the source
+    that is listed.
 
     Raises:
         InputError: The source cannot be listed, has no images, or has some that need a decoder
@@ -167,7 +147,7 @@ def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) 
 
 
 def _instead(notes: Notes) -> str:
-    """Return what a source without images has instead, for a message."""
+    """What a source without images has instead, for a message."""
     found = []
     if notes.empty:
         found.append(count(len(notes.empty), "empty class", "empty classes"))
@@ -190,11 +170,6 @@ class ListingJournal(Journal):
     """The archives of a source that are listed, in a file; may be used from several threads."""
 
     def __init__(self, path: Path) -> None:
-        """Open a journal, or begin one.
-
-        Raises:
-            StorageError: The volume cannot be written.
-        """
         self._path = path
         self._lock = threading.Lock()
         self._places: dict[str, tuple[int, int]] = {}
@@ -211,16 +186,6 @@ class ListingJournal(Journal):
                 os.write(self._descriptor, b"\n")
 
     def listed(self, archive: str, scan: Callable[[Notes], str]) -> tuple[str, Notes]:
-        """Return the images of an archive as JSON, and the notes of their scan.
-
-        Args:
-            archive: What identifies it within the source, with its size.
-            scan: Lists it, if no run has before.
-
-        Raises:
-            InputError: It cannot be listed.
-            StorageError: The volume is full.
-        """
         if archive in self._places:
             start, size = self._places[archive]
             _, images, suffixes, empty = json.loads(os.pread(self._descriptor, size, start))
@@ -235,26 +200,16 @@ class ListingJournal(Journal):
         return images, notes
 
     def remove(self) -> None:
-        """Delete the file: the plan has all of it."""
         with suppress(FileNotFoundError):
             self._path.unlink()
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._descriptor)
 
 
 @contextmanager
 def kept_listing(source: Source, folder: Path) -> Iterator[None]:
-    """Have the scans of a source in the block go on where an earlier run was killed.
-
-    Args:
-        source: Of any kind; those that are not of many archives keep nothing.
-        folder: On the dataset volume.
-
-    Raises:
-        StorageError: The volume cannot be written.
-    """
+    """Have the scans of a source in the block go on where an earlier run was killed."""
     name = _name(source)
     if name is None:
         yield

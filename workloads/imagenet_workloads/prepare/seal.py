@@ -38,11 +38,6 @@ _log = logging.getLogger(__name__)
 def run(data: Path, key: str, threads: int) -> None:
     """Seal a dataset; a sealed one stays unchanged.
 
-    Args:
-        data: The dataset volume.
-        key: The dataset's key.
-        threads: The number of shards to verify at the same time.
-
     Raises:
         InputError: A shard is missing or damaged, or too many images are damaged.
         StorageError: The volume cannot be written.
@@ -82,7 +77,7 @@ def run(data: Path, key: str, threads: int) -> None:
 
 
 def _checked(dataset: Path, plan: Plan, sealed: Dataset) -> Dataset:
-    """Check the images, write the report of those that look alike, and return the description."""
+    """Check the images, write the report of those that look alike, and add the findings."""
     begin = time.monotonic()
     # Synthetic images are variations of one pattern a class.
     compares = plan.sources[TRAIN]["kind"] != SyntheticSource.kind
@@ -107,11 +102,6 @@ def verify(data: Path, key: str, threads: int) -> None:
 
     A dataset with damaged shards is no longer sealed, and these no longer count as whole: the next
     preparation makes them again, and no others.
-
-    Args:
-        data: The dataset volume.
-        key: The dataset's key.
-        threads: The number of shards to verify at the same time.
 
     Raises:
         InputError: shards are damaged; names them.
@@ -143,11 +133,7 @@ def verify(data: Path, key: str, threads: int) -> None:
 
 
 def verify_folder(dataset: Path, threads: int) -> None:
-    """Reads every shard of a sealed dataset and compares it with dataset.json; writes nothing.
-
-    Args:
-        dataset: The folder of dataset.json; it need not have its plan.
-        threads: The number of shards to verify at the same time.
+    """Compare every shard of a sealed dataset, which needs no plan, with dataset.json.
 
     Raises:
         InputError: There is no sealed dataset, or shards are damaged; names them.
@@ -165,13 +151,11 @@ def verify_folder(dataset: Path, threads: int) -> None:
 
 
 def _damaged(dataset: Path, damage: dict[str, str], total: int, remedy: str) -> InputError:
-    """The error for damaged shards, by their file; the caller raises it."""
     named = "; ".join(f"{record}: {what}" for record, what in list(damage.items())[:_NAMED])
     return InputError(f"{dataset}: {len(damage)} of {total} shards are damaged: {named}; {remedy}")
 
 
 def _boxes_differ(dataset: Path, sealed: Dataset) -> bool:
-    """Whether the file of the boxes is missing, or not as it was sealed."""
     boxes = sealed.bounding_boxes
     try:
         return boxes is not None and _sha256(dataset / boxes.file) != boxes.sha256
@@ -180,7 +164,6 @@ def _boxes_differ(dataset: Path, sealed: Dataset) -> bool:
 
 
 def _damaged_boxes(dataset: Path) -> InputError:
-    """The error for a damaged file of boxes; the caller raises it."""
     return InputError(
         f"{dataset / BOXES}: is not as {datasets.FILE_NAME} says; prepare the dataset again: that "
         "writes the file again, and no shard"
@@ -213,11 +196,7 @@ def _damage(dataset: Path, shard: Shard) -> str:
 
 
 def _require_images(sealed: Dataset, plan: Plan) -> None:
-    """Checks that nothing that was planned is empty, however many damaged images are allowed.
-
-    Raises:
-        InputError: a class has no training image, or no validation image is left.
-    """
+    """Check that nothing that was planned is empty, however many damaged images are allowed."""
     counts = sealed.train.per_class or ()
     empty = [name for name, count in zip(sealed.classes, counts, strict=True) if not count]
     if empty:
@@ -235,11 +214,7 @@ def _require_images(sealed: Dataset, plan: Plan) -> None:
 
 
 def _check(dataset: Path, plan: Plan, shard: PlannedShard) -> Sidecar:
-    """Read a whole shard and compare it with its sidecar.
-
-    Raises:
-        InputError: They differ; the sidecar is deleted, so that pack writes the shard again.
-    """
+    """Compare a whole shard with its sidecar; without that, pack writes the shard again."""
     sidecar = shards.read(dataset, shard)
     difference = _difference(dataset, plan, shard, sidecar)
     if difference:
@@ -278,7 +253,6 @@ def _sha256(path: Path) -> str:
 
 
 def _blocks(path: Path, digest: Any) -> Iterator[bytes]:
-    """Yield the blocks of a file, and update a checksum."""
     with path.open("rb", buffering=0) as file:
         while block := file.read(_BLOCK):
             digest.update(block)
@@ -288,7 +262,7 @@ def _blocks(path: Path, digest: Any) -> Iterator[bytes]:
 def _write_boxes(
     dataset: Path, plan: Plan, sidecars: dict[str, Sidecar]
 ) -> datasets.BoundingBoxes | None:
-    """Write the boxes of all images, if the dataset has any, and return their description."""
+    """Write the boxes of all images, if the dataset has any."""
     if not plan.bounding_boxes:
         return None
     digest, images, boxes = hashlib.sha256(), 0, 0

@@ -29,21 +29,15 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class ChannelStatistics:
-    """Sums over sampled pixels of images, for red, green and blue.
-
-    Attributes:
-        points: The number of pixels.
-        sums: The sums of their values, 0 to 255.
-        squares: The sums of the values' squares.
-    """
+    """Sums over sampled pixels of images, for red, green and blue."""
 
     points: int = 0
-    sums: Triple = (0, 0, 0)
-    squares: Triple = (0, 0, 0)
+    sums: Triple = (0, 0, 0)  # of their values, 0 to 255
+    squares: Triple = (0, 0, 0)  # of the values' squares
 
     @classmethod
     def of(cls, images: Sequence[Pixels]) -> Self:
-        """Return the sums over the pixels of images, each height x width x RGB."""
+        """Sum the pixels of images, each height x width x RGB."""
         if not images:
             return cls()
         points = np.concatenate([pixels.reshape(-1, 1, 3) for pixels in images])
@@ -67,7 +61,6 @@ class ChannelStatistics:
         return red, green, blue
 
     def std(self) -> tuple[float, float, float]:
-        """The standard deviation of each colour."""
         # Integers up to the root: the difference of two large floats would lose digits.
         red, green, blue = (
             math.sqrt(self.points * square - value * value) / max(1, self.points)
@@ -76,16 +69,10 @@ class ChannelStatistics:
         return red, green, blue
 
     def to_document(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {"points": self.points, "sums": list(self.sums), "squares": list(self.squares)}
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Parse the result of `to_document`.
-
-        Raises:
-            InputError: A field is missing or invalid.
-        """
         return cls(fields.integer("points"), _triple(fields, "sums"), _triple(fields, "squares"))
 
 
@@ -111,56 +98,36 @@ class SkippedImage(NamedTuple):
     reason: str
 
     def to_document(self) -> dict[str, str]:
-        """As JSON values."""
         return {"name": self.name, "class": self.class_name, "reason": self.reason}
 
 
 class ImageBoxes(NamedTuple):
-    """The boxes of one image, each xmin, ymin, xmax, ymax as fractions of the image.
+    """The boxes of one image, each xmin, ymin, xmax, ymax as fractions of the image."""
 
-    Attributes:
-        key: The image's number in the split, which is also its key in the shard's index.
-        boxes: The boxes.
-    """
-
-    key: int
+    key: int  # image's number in the split, which is also its key in the shard's index
     boxes: tuple[Sequence[float], ...]
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON values."""
         return {"key": self.key, "boxes": [list(box) for box in self.boxes]}
 
 
 @dataclass(frozen=True)
 class Sidecar:
-    """The content of a sidecar.
-
-    Attributes:
-        key: The dataset's key.
-        records: The number of images.
-        bytes: The length of the file of records.
-        record_sha256: The hex SHA-256 of the file of records.
-        index_sha256: The hex SHA-256 of its index; None if an older version wrote none.
-        image_list_sha256: That of the list of its images; likewise.
-        per_class: The images of each class, by label.
-        statistics: The statistics of the images' colours.
-        skipped: The damaged images that were skipped.
-        boxes: The boxes of each image that has any.
-    """
+    """The content of a sidecar."""
 
     key: str
     records: int
-    bytes: int
-    record_sha256: str
-    index_sha256: str | None
-    per_class: tuple[int, ...]
+    bytes: int  # length of the file of records
+    record_sha256: str  # hex SHA-256 of the file of records
+    index_sha256: str | None  # hex SHA-256 of its index; None if an older version wrote none
+    per_class: tuple[int, ...]  # images of each class, by label
     statistics: ChannelStatistics
     skipped: tuple[SkippedImage, ...]
-    boxes: tuple[ImageBoxes, ...] = ()
-    image_list_sha256: str | None = None
+    boxes: tuple[ImageBoxes, ...] = ()  # boxes of each image that has any
+    image_list_sha256: str | None = None  # none in older versions
 
     def to_json(self) -> str:
-        """Return the text of the sidecar; equal shards have equal bytes."""
+        """The text of the sidecar; equal shards have equal bytes."""
         document: dict[str, Any] = {
             "version": VERSION,
             "key": self.key,
@@ -180,11 +147,6 @@ class Sidecar:
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Parse the result of `to_json`.
-
-        Raises:
-            InputError: It is of another version, or a field is missing or invalid.
-        """
         if fields.integer("version") != VERSION:
             raise fields.wrong("version", f"is not {VERSION}, which this program reads")
         return cls(
@@ -250,7 +212,7 @@ def is_whole(dataset: Path, shard: PlannedShard) -> bool:
 
 
 def bytes_present(dataset: Path, plan: Plan) -> int:
-    """Return the bytes of the complete shards."""
+    """The bytes of the complete shards."""
     return sum(
         (dataset / shard.record).stat().st_size for shard in plan.shards if is_whole(dataset, shard)
     )
@@ -264,11 +226,7 @@ _log = logging.getLogger(__name__)
 
 
 def write_limit(dataset: Path, max_skipped_fraction: float) -> None:
-    """Says how large a share of the images may be damaged; the latest run's word counts.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Says how large a share of the images may be damaged; the latest run's word counts."""
     content = json.dumps({"maxSkippedFraction": max_skipped_fraction}).encode() + b"\n"
     path = dataset / _LIMITS
     if not path.exists() or path.read_bytes() != content:
@@ -276,11 +234,7 @@ def write_limit(dataset: Path, max_skipped_fraction: float) -> None:
 
 
 def read_limit(dataset: Path, images: int) -> int:
-    """How many of so many images may be damaged.
-
-    Raises:
-        InputError: limits.json is missing or wrong.
-    """
+    """How many of so many images may be damaged."""
     fields = Fields.read(dataset / _LIMITS)
     fraction = fields.values.get("maxSkippedFraction")
     if not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
@@ -315,19 +269,7 @@ def check_unknown_labels(
     allowed: int,
     remedy: str = "correct the labels",
 ) -> None:
-    """Says which classes of the validation images the training images lack.
-
-    Args:
-        where: their label file, or their source if its folders are their classes.
-        unknown: its images of each such class.
-        class_names: of the training images.
-        images: all validation images.
-        allowed: how many may be left out.
-        remedy: what the user can do.
-
-    Raises:
-        InputError: there are more.
-    """
+    """Warn of validation images whose classes the training images lack; too many are an error."""
     count = unknown.total()
     if not count:
         return

@@ -29,21 +29,14 @@ _SUFFIX = re.compile(r"(?:\.tar)?\.[a-z0-9_+-]{1,15}", re.ASCII)
 
 
 class Image(NamedTuple):
-    """One image in a scan.
+    """One image in a scan."""
 
-    Attributes:
-        class_name: the class; empty in a flat source.
-        name: unique within the source; a path that a person can find.
-        offset: its first byte in the source's blob; 0 if each image is a blob.
-        size: in bytes.
-        mtime: its modification time in the source, in nanoseconds since 1970; without one, a
-            checksum of its bytes.
-    """
-
-    class_name: str
-    name: str
-    offset: int
-    size: int
+    class_name: str  # the class; empty in a flat source
+    name: str  # unique within the source; a path that a person can find
+    offset: int  # its first byte in the source's blob; 0 if each image is a blob
+    size: int  # in bytes
+    # Its modification time in the source, in nanoseconds since 1970; without one, a checksum of its
+    # bytes.
     mtime: int
 
 
@@ -56,23 +49,16 @@ class Location(NamedTuple):
 
 
 class ReadingEstimate(NamedTuple):
-    """What listing a source on a server takes, or reading its images.
-
-    Attributes:
-        requests: to the server.
-        bytes: of the answers.
-        seconds: at the speed of a sample.
-    """
+    """What listing a source on a server takes, or reading its images."""
 
     requests: int
     bytes: int
-    seconds: int
+    seconds: int  # at the speed of a sample
 
     def __str__(self) -> str:
         return f"{self.requests} requests, {self.bytes / 2**20:.1f} MiB and {self.seconds} s"
 
     def to_document(self) -> dict[str, int]:
-        """As JSON values, for the status."""
         return {
             "requests": self.requests,
             "bytes": self.bytes,
@@ -81,17 +67,11 @@ class ReadingEstimate(NamedTuple):
 
 
 class Surveyor(Protocol):
-    """What gets the entries of a listing that are no images, by their paths.
+    """What gets the entries of a listing that are no images, by their paths."""
 
-    Attributes:
-        unlisted: folders of splits that are left out by their names, and were not listed.
-        unlabelled: an image beside which there is a JSON without its class; empty without one.
-        beside: images beside archives of images, which are in no split and no class.
-    """
-
-    unlisted: list[str]
-    unlabelled: str
-    beside: list[str]
+    unlisted: list[str]  # folders of splits that are left out by their names, and were not listed
+    unlabelled: str  # an image beside which there is a JSON without its class; empty without one
+    beside: list[str]  # images beside archives of images, which are in no split and no class
 
     def add_file(self, path: str) -> None:
         """Adds a file that is no image."""
@@ -105,30 +85,24 @@ class Surveyor(Protocol):
 
 @dataclass
 class Notes:
-    """The state of a scan: the files that it ignored, and its progress.
+    """The state of a scan: the files that it ignored, and its progress."""
 
-    Attributes:
-        ignored: files that are not named like images, pipes and devices; `pass_over` counts them.
-        suffixes: the same by suffix, or `hidden`, `none`, and `other` after the first few.
-        empty: classes without any image.
-        share: the share of the source before the last yielded image, 0 to 1; 0 while it is unknown.
-        survey: of a source whose layout is not yet decided; it gets what is listed besides images.
-        left_out: images left out by each named rule, with the path of one.
-        report: called with the images that a listing finds before any is yielded, and the share.
-        reported: whether it was called.
-    """
-
+    # Files that are not named like images, pipes and devices; `pass_over` counts them.
     ignored: int = 0
+    # The same by suffix, or `hidden`, `none`, and `other` after the first few.
     suffixes: Counter[str] = field(default_factory=Counter)
-    empty: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)  # classes without any image
+    # The share of the source before the last yielded image, 0 to 1; 0 while it is unknown.
     share: float = 0.0
+    # Of a source whose layout is not yet decided; it gets what is listed besides images.
     survey: Surveyor | None = None
+    # Images left out by each named rule, with the path of one.
     left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
+    # Called with the images that a listing finds before any is yielded, and the share.
     report: Callable[[int, float], None] | None = None
-    reported: bool = False
+    reported: bool = False  # whether it was called
 
     def pass_over(self, path: str) -> None:
-        """Counts a file that is no image."""
         self._count(_suffix(path), 1)
         if self.survey is not None:
             self.survey.add_file(path)
@@ -139,7 +113,7 @@ class Notes:
             self.survey.add_hidden(path)
 
     def add(self, other: "Notes") -> None:
-        """Adds what the scan of a part of the source ignored."""
+        """Add what the scan of a part of the source ignored."""
         for suffix, files in other.suffixes.items():
             self._count(suffix, files)
         self.empty += other.empty
@@ -167,71 +141,50 @@ class Annotations(Protocol):
         """The name in messages."""
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Yields the name and the content of each.
-
-        Raises:
-            InputError: they cannot be read.
-            WorkloadError: a server cannot be reached.
-        """
+        """Yields the name and the content of each."""
 
 
 class Journal:
     """What is listed of a source of many archives; this one keeps nothing."""
 
     def listed(self, archive: str, scan: Callable[[Notes], str]) -> tuple[str, Notes]:
-        """The images of an archive as JSON, and the notes of their scan.
-
-        Args:
-            archive: what identifies it within the source, with its version.
-            scan: lists it.
-        """
+        """The images of an archive as JSON, and the notes of their scan."""
         del archive
         notes = Notes()
         return scan(notes), notes
 
 
 class Source(ABC):
-    """A set of images that can be listed in a stable order and read one by one.
+    """A set of images that can be listed in a stable order and read one by one."""
 
-    Attributes:
-        kind: its kind in plans and messages.
-        where: its name in messages: a path or a URL without query.
-        plan_fields: what its entry in the plan has besides kind and version, to find it below what
-            the options name; JSON values.
-        own_validation: opens the validation images beside it; None without any.
-        own_words: the file beside it with the words of its classes; None without.
-        own_annotations: the annotations beside it; None without.
-        reads_at_once: the reads that may wait for a network at the same time; 1 for a volume.
-        reads_in_order: whether reading the images in the order of their names and offsets takes far
-            less than in any other order.
-        version: by what a change since the scan is noticed, as JSON values; empty for a volume.
-        listing: what the scan takes; None if it needs no estimate.
-        packing: what reading all images in one pod takes; None likewise.
-        limit: on its requests; None if they need none, as on a volume or in a cache.
-        sealed: the sealed dataset of which it is a split; None for raw images.
-        journal: where the scan of a source of many archives finds those that are listed already.
-        said: how its images are read, in a sentence, once it is listed; empty for a fixed layout.
-        warnings: what may be meant otherwise.
-        scratch: the folder for what the scan keeps; None for the temporary one.
-    """
-
-    kind: str
-    where: str
+    kind: str  # its kind in plans and messages
+    where: str  # its name in messages: a path or a URL without query
+    # What its entry in the plan has besides kind and version, to find it below what the options
+    # name; JSON values.
     plan_fields: Mapping[str, Any] = {}
+    # Opens the validation images beside it; None without any.
     own_validation: "Callable[[], Validation | None] | None" = None
+    # The file beside it with the words of its classes; None without.
     own_words: LabelFile | None = None
-    own_annotations: Annotations | None = None
-    reads_at_once: int = 1
+    own_annotations: Annotations | None = None  # the annotations beside it; None without
+    reads_at_once: int = 1  # the reads that may wait for a network at the same time; 1 for a volume
+    # Whether reading the images in the order of their names and offsets takes far less than in any
+    # other order.
     reads_in_order: bool = False
+    # By what a change since the scan is noticed, as JSON values; empty for a volume.
     version: Mapping[str, Any] = MappingProxyType({})
-    listing: ReadingEstimate | None = None
+    listing: ReadingEstimate | None = None  # what the scan takes; None if it needs no estimate
+    # What reading all images in one pod takes; None likewise.
     packing: ReadingEstimate | None = None
+    # On its requests; None if they need none, as on a volume or in a cache.
     limit: Limit | None = None
-    sealed: Dataset | None = None
+    sealed: Dataset | None = None  # the sealed dataset of which it is a split; None for raw images
+    # Where the scan of a source of many archives finds those that are listed already.
     journal: Journal = Journal()
+    # How its images are read, in a sentence, once it is listed; empty for a fixed layout.
     said: str = ""
-    warnings: Sequence[str] = ()
-    scratch: Path | None = None
+    warnings: Sequence[str] = ()  # what may be meant otherwise
+    scratch: Path | None = None  # the folder for what the scan keeps; None for the temporary one
 
     @property
     def identity(self) -> Mapping[str, Any] | None:
@@ -255,15 +208,10 @@ class Source(ABC):
         """
 
     def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
-        """The images of `scan`, each listed when it is asked for."""
         return self.scan(notes)
 
     def require_classes(self) -> None:  # noqa: B027
-        """Checks, after the scan, that its images are of several classes.
-
-        Raises:
-            InputError: they are of one, which may be a mistake of its layout.
-        """
+        """Checks, after the scan, that its images are of several classes; one may be a mistake."""
 
     @abstractmethod
     def read(self, name: str, offset: int, size: int) -> bytes:
@@ -299,15 +247,6 @@ class PlannedSource(Source):
         close: Callable[[], None] = lambda: None,
         reads_at_once: int = 1,
     ) -> None:
-        """Takes over what reads the images.
-
-        Args:
-            kind: of the plan.
-            where: its name in messages.
-            read: as `Source.read`.
-            close: as `Source.close`.
-            reads_at_once: as `Source` has it.
-        """
         self.kind = kind
         self.where = where
         self.reads_at_once = reads_at_once
@@ -319,27 +258,19 @@ class PlannedSource(Source):
         raise NotImplementedError
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
         return self._read(name, offset, size)
 
     def close(self) -> None:
-        """Closes open files."""
         self._close()
 
 
 class Naming(NamedTuple):
-    """How the images of a split are named by their paths in a listing.
+    """How the images of a split are named by their paths in a listing."""
 
-    Attributes:
-        removed: the start of the paths that the names lack.
-        added: what the names have in its place.
-    """
-
-    removed: str = ""
-    added: str = ""
+    removed: str = ""  # the start of the paths that the names lack
+    added: str = ""  # what the names have in its place
 
     def path(self, name: str) -> str:
-        """The path of the image of a name."""
         return f"{self.removed}{name.removeprefix(self.added)}"
 
 
@@ -347,18 +278,12 @@ class Listing(Source):
     """All images of a folder, archive or bucket by their paths, before their layout is decided.
 
     Its scan yields each with the label beside it as its class, mostly none.
-
-    Attributes:
-        start: the folder that is listed, as the start of all paths; empty for the root.
-        below: what names a folder of it, as for `Contents`.
-        strips: whether the names of a split's images begin below its folder.
-        remedy: for images in no folders: what to write if the root is too low.
     """
 
-    start: str = ""
-    below: tuple[str, str, str] = ("", "", "")
-    strips: bool = False
-    remedy: str = ""
+    start: str = ""  # the folder that is listed, as the start of all paths; empty for the root
+    below: tuple[str, str, str] = ("", "", "")  # what names a folder of it, as for `Contents`
+    strips: bool = False  # whether the names of a split's images begin below its folder
+    remedy: str = ""  # for images in no folders: what to write if the root is too low
 
     def file(self, path: str) -> LabelFile | None:
         """A file beside the images, after the listing; None if there is none."""
@@ -370,12 +295,7 @@ class Listing(Source):
         return f"{self.where}: {folder}" if folder else self.where
 
     def naming(self, roots: Sequence[str], *, has_labels: bool) -> "Naming":
-        """How the images of a split are named, after the listing.
-
-        Args:
-            roots: the folders of the split.
-            has_labels: whether each image has its label beside it.
-        """
+        """How the images of a split in these folders are named, after the listing."""
         del has_labels
         folder = roots[0] if len(roots) == 1 else self.start
         return Naming(f"{folder}/" if folder and self.strips else "")
@@ -391,27 +311,17 @@ class Listing(Source):
         return None
 
     def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
-        """The kind in plans of its images, after the listing.
-
-        Args:
-            is_flat: whether they get their classes from a label file.
-            has_labels: whether each has its label beside it.
-        """
+        """The kind in plans of its images, after the listing."""
         del is_flat, has_labels
         return self.kind
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Validation images in a separate source.
+    """Validation images in a separate source."""
 
-    Attributes:
-        source: of the images; flat if they have labels.
-        labels: its label file; None if the classes are those of the source.
-    """
-
-    source: Source
-    labels: Path | LabelFile | None
+    source: Source  # of the images; flat if they have labels
+    labels: Path | LabelFile | None  # its label file; None if the classes are those of the source
 
 
 def _suffix(name: str) -> str:

@@ -35,17 +35,11 @@ DROPPED = -1
 
 
 class Classes(NamedTuple):
-    """The classes of the dataset.
+    """The classes of the dataset."""
 
-    Attributes:
-        names: The sorted names; a label is a position in it.
-        dropped: The other classes, with their numbers of images.
-        labels: The label of each class in the order of the listing, or DROPPED.
-    """
-
-    names: tuple[str, ...]
-    dropped: dict[str, int]
-    labels: npt.NDArray[np.int64]
+    names: tuple[str, ...]  # sorted names; a label is a position in it
+    dropped: dict[str, int]  # other classes, with their numbers of images
+    labels: npt.NDArray[np.int64]  # label of each class in the order of the listing, or DROPPED
 
 
 def choose_classes(
@@ -53,11 +47,7 @@ def choose_classes(
 ) -> Classes:
     """Keep the classes with at least `fewest` images, and at least one.
 
-    Args:
-        found: The classes' names, in the order of the listing.
-        counts: Their numbers of images.
-        empty: The names of classes without images.
-        fewest: The smallest number of images.
+    `found` and `counts` are in the order of the listing; `empty` are classes without images.
 
     Raises:
         InputError: No class remains.
@@ -83,14 +73,7 @@ def draw(
     """Divide a source's images into training and validation images, both in order.
 
     A class's draw depends only on its name, its number of images and the seed, not on other
-    classes.
-
-    Args:
-        class_of: Each image's class, as a position in `found`.
-        found: The classes' names.
-        classes: The classes to keep.
-        per_class: The validation images of each class.
-        seed: The seed of the draws.
+    classes. `class_of` has each image's class, as a position in `found`.
 
     Raises:
         InputError: A class would have no training image.
@@ -128,7 +111,7 @@ def shuffle(images: Numbers, seed: int, split: str) -> Numbers:
 
 
 def shard_counts(train: int, validation: int, shards: int) -> tuple[int, int]:
-    """Return the shards of each split: validation shards are about as large as training shards.
+    """The shards of each split: validation shards are about as large as training shards.
 
     Raises:
         InputError: A training shard would be empty.
@@ -142,7 +125,7 @@ def shard_counts(train: int, validation: int, shards: int) -> tuple[int, int]:
 
 
 def bounds(images: int, shards: int) -> list[tuple[int, int]]:
-    """Return start and end of each shard; lengths differ by one at most."""
+    """Start and end of each shard; lengths differ by one at most."""
     edges = [images * shard // max(1, shards) for shard in range(shards + 1)]
     return list(pairwise(edges))
 
@@ -160,32 +143,22 @@ _AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class Part:
-    """The images of one split.
-
-    Attributes:
-        source: Their source.
-        scan: of the source.
-        numbers: The images in the scan, in the order of their keys.
-        class_of: The class of each image of the scan, as a number.
-        labels: The label of each such number.
-        unknown: images left out, by the class that the training images lack.
-    """
+    """The images of one split."""
 
     source: Source
     scan: Scan
-    numbers: Numbers
-    class_of: npt.NDArray[Any]
-    labels: npt.NDArray[np.int64]
+    numbers: Numbers  # images in the scan, in the order of their keys
+    class_of: npt.NDArray[Any]  # class of each image of the scan, as a number
+    labels: npt.NDArray[np.int64]  # label of each such number
+    # Images left out, by the class that the training images lack.
     unknown: Mapping[str, int] = field(default_factory=dict)
 
     def locations(self, start: int, end: int) -> Iterator[Location]:
-        """Yield where the images at these positions of `numbers` are."""
         for number in self.numbers[start:end]:
             offset, size, name = self.scan.row(int(number))
             yield Location(name, offset, size)
 
     def planned(self, start: int, end: int) -> Iterator[PlannedImage]:
-        """Yield the images at these positions of `numbers`."""
         for first in range(start, end, _AT_ONCE):
             numbers = self.numbers[first : min(first + _AT_ONCE, end)]
             labels = self.labels[self.class_of[numbers]]
@@ -195,7 +168,7 @@ class Part:
 
 
 def count_boxes(boxes: Boxes, classes: Sequence[str], parts: dict[str, Part]) -> dict[str, int]:
-    """Return the counts of the boxes of all planned images.
+    """Count the boxes of all planned images.
 
     Raises:
         InputError: None of the images has an annotation.
@@ -213,7 +186,7 @@ def count_boxes(boxes: Boxes, classes: Sequence[str], parts: dict[str, Part]) ->
 def planned_images(
     plan: Plan, parts: dict[str, Part], boxes: Boxes | None
 ) -> dict[str, Iterator[PlannedImage]]:
-    """Return the images of each shard, in their order, with their boxes if there are any."""
+    """The images of each shard, in their order, with their boxes if there are any."""
     images: dict[str, Iterator[PlannedImage]] = {}
     for shard, start, end in _ranges(plan):
         found = parts[shard.split].planned(start, end)
@@ -226,16 +199,10 @@ def planned_images(
 def reading(
     plan: Plan, parts: dict[str, Part], dataset: Path, listing: int
 ) -> ReadingEstimate | None:
-    """Return what reading the images of the missing shards in one pod takes.
+    """What reading the images of the missing shards in one pod takes.
 
     Requests and bytes are those of the plan, and only the time is an estimate. None if no image is
-    read from a server or bucket.
-
-    Args:
-        plan: The plan.
-        parts: The images of each split.
-        dataset: The dataset's folder, which need not exist.
-        listing: The requests that index has sent.
+    read from a server or bucket. `listing` are the requests that index has sent.
 
     Raises:
         InputError: They are more than the source may take.
@@ -280,24 +247,15 @@ _MARGIN = 1.1
 
 
 class SourceSample:
-    """The first images of a split.
-
-    Attributes:
-        images: The number of images of the split.
-    """
+    """The first images of a split that is shuffled and has at least one."""
 
     def __init__(self, part: Part) -> None:
-        """Read nothing yet; the split has at least one image, and is shuffled."""
         self._part = part
         self._kept: dict[int, bytes] = {}
         self.images = len(part.numbers)
 
     def read(self) -> Iterator[tuple[int, bytes | None]]:
-        """Yield the size of each image in bytes, and its content; None if it cannot be read.
-
-        Raises:
-            InputError: The source has changed since it was listed.
-        """
+        """Yield the size of each image in bytes, and its content; None if it cannot be read."""
         for number, (name, offset, size) in enumerate(self._part.locations(0, SIZE)):
             content = self._kept.get(number)
             if content is None:
@@ -312,16 +270,10 @@ class SourceSample:
 
 
 def estimate_bytes(sample: SourceSample, recipe: Recipe, codec: Codec, format: Format) -> int:
-    """Return the approximate bytes of the shards of a split, by transcoding a sample of its images.
+    """Estimate the bytes of the shards of a split, by transcoding a sample of its images.
 
     Formulas by pixels and quality are wrong by a factor of two for some collections. A sample is
     more exact, and it shows early if a codec does not work or all images are damaged.
-
-    Args:
-        sample: Some images of the split.
-        recipe: How they are converted.
-        codec: The codec.
-        format: of the shards.
     """
     made = []
     for size, image in sample.read():

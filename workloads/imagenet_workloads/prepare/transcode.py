@@ -48,7 +48,7 @@ LARGEST_FILE = 1 << 30
 
 
 def read_image(source: Source, name: str, offset: int, size: int) -> bytes:
-    """Return the bytes of one image of a source.
+    """Read one image of a source.
 
     Raises:
         DamagedImageError: It is too large.
@@ -125,7 +125,7 @@ def _require_few_pixels(height: int, width: int) -> None:
 
 
 def _decode_by_opencv(data: bytes) -> Pixels:
-    """Return the upright pixels of an image that is neither a JPEG nor of HEIF."""
+    """The upright pixels of an image that is neither a JPEG nor of HEIF."""
     if not data:
         raise DamagedImageError("is empty")
     size = image_metadata.claimed_size(data)
@@ -161,11 +161,7 @@ def is_heif(data: bytes) -> bool:
 
 
 def require_decoder(name: str, where: str) -> None:
-    """Checks that an image that is named like one of HEIF can be decoded.
-
-    Raises:
-        InputError: pillow-heif is missing.
-    """
+    """Refuse an image that is named like one of HEIF if pillow-heif is missing."""
     try:
         import pillow_heif  # noqa: F401
     except ImportError as error:
@@ -176,12 +172,7 @@ def require_decoder(name: str, where: str) -> None:
 
 
 def decode_heif(data: bytes) -> Pixels:
-    """The upright pixels of an image as height x width x RGB; transparency is dropped.
-
-    Raises:
-        DamagedImageError: libheif cannot read it, it claims too many pixels, or pillow-heif is
-            missing.
-    """
+    """The upright pixels of an image as height x width x RGB; transparency is dropped."""
     try:
         import pillow_heif
     except ImportError:
@@ -211,11 +202,9 @@ _EXTRANEOUS = re.compile(r"Corrupt JPEG data: (\d+) extraneous bytes before mark
 
 
 def corrected_jpeg(data: bytes, warning_of: Callable[[bytes], str | None]) -> bytes | None:
-    """Return the JPEG that decodes without a warning; None if it has another kind of warning.
+    """The JPEG that decodes without a warning; None if it has another kind of warning.
 
-    Args:
-        data: a JPEG with a warning.
-        warning_of: decodes a JPEG and returns its first warning or error.
+    `warning_of` decodes a JPEG and returns its first warning or error.
     """
     warning = warning_of(data)
     for _ in range(_MOST_WARNINGS):

@@ -29,15 +29,10 @@ _OTHERS = ("validation_source", "http_validation", "s3_validation")
 
 @dataclass(frozen=True)
 class SplitChoice:
-    """The images of one split.
+    """The images of one split."""
 
-    Attributes:
-        globs: patterns of their paths.
-        lists: files in the source, each line the end of an image's path.
-    """
-
-    globs: tuple[str, ...] = ()
-    lists: tuple[str, ...] = ()
+    globs: tuple[str, ...] = ()  # patterns of their paths
+    lists: tuple[str, ...] = ()  # files in the source, each line the end of an image's path
 
     def __bool__(self) -> bool:
         return bool(self.globs or self.lists)
@@ -45,47 +40,30 @@ class SplitChoice:
 
 @dataclass(frozen=True)
 class Choice:
-    """What ends the judging; what is absent is judged by the listing.
+    """What ends the judging; what is absent is judged by the listing."""
 
-    Attributes:
-        layout: one of LAYOUTS; empty if absent.
-        training: the images of the training split.
-        validation: those of the validation split.
-        split_table: a file with the split of each image's number, in place of both.
-        split_ids: the file with the path of each number.
-        class_level: the level of the folders that are classes, from 1; 0 if absent.
-        labels_table: a file in the source with the class of each image.
-        image_column: the heading of the column with the images.
-        label_column: the heading of the column with the classes.
-        labels_pattern: a regular expression on an image's file name; its group is the class.
-        validates: OWN, OTHER or DRAWN.
-    """
-
-    layout: str = ""
+    layout: str = ""  # one of LAYOUTS; empty if absent
     training: SplitChoice = field(default_factory=SplitChoice)
     validation: SplitChoice = field(default_factory=SplitChoice)
-    split_table: str = ""
-    split_ids: str = ""
-    class_level: int = 0
-    labels_table: str = ""
+    split_table: str = ""  # a file with the split of each image's number, in place of both
+    split_ids: str = ""  # the file with the path of each number
+    class_level: int = 0  # the level of the folders that are classes, from 1; 0 if absent
+    labels_table: str = ""  # a file in the source with the class of each image
     image_column: str = ""
     label_column: str = ""
-    labels_pattern: str = ""
-    validates: str = OWN
+    labels_pattern: str = ""  # a regular expression on an image's file name; its group is the class
+    validates: str = OWN  # OWN, OTHER or DRAWN
 
     @property
     def has_splits(self) -> bool:
-        """Whether the splits are chosen."""
         return bool(self.training or self.validation or self.split_table)
 
     @property
     def has_labels(self) -> bool:
-        """Whether the labels are chosen."""
         return bool(self.labels_table or self.labels_pattern)
 
     @property
     def is_given(self) -> bool:
-        """Whether anything of the layout is chosen."""
         return self != Choice(validates=self.validates)
 
 

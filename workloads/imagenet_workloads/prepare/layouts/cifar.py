@@ -38,23 +38,14 @@ _NUMBERS = frozenset(("BININT", "BININT1", "BININT2", "INT", "LONG1"))
 
 @dataclass(frozen=True)
 class _Version:
-    """The files of a version.
-
-    Attributes:
-        training: with training images.
-        test: with test images.
-        names: with the names of the classes.
-        head: bytes of labels before each image; the class is the last one. 0: a pickle.
-        key: of the labels in a pickle.
-        names_key: of the names in a pickle.
-    """
+    """The files of a version."""
 
     training: tuple[str, ...]
     test: tuple[str, ...]
-    names: str
-    head: int = 0
-    key: str = ""
-    names_key: str = ""
+    names: str  # with the names of the classes
+    head: int = 0  # bytes of labels before each image; the class is the last one. 0: a pickle
+    key: str = ""  # of the labels in a pickle
+    names_key: str = ""  # of the names in a pickle
 
 
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -68,18 +59,11 @@ FILES = frozenset(name for one in _VERSIONS for name in (*one.training, *one.tes
 
 
 class _Batch(NamedTuple):
-    """The images of one file.
+    """The images of one file."""
 
-    Attributes:
-        start: the first byte of the first image's pixels.
-        step: from one image to the next.
-        labels: of each image; None if they are before the pixels.
-        images: their number.
-    """
-
-    start: int
-    step: int
-    labels: Sequence[int] | None
+    start: int  # the first byte of the first image's pixels
+    step: int  # from one image to the next
+    labels: Sequence[int] | None  # of each image; None if they are before the pixels
     images: int
 
 
@@ -94,15 +78,6 @@ class Cifar(Source):
         version: _Version,
         close: Callable[[], None],
     ) -> None:
-        """Takes over the files.
-
-        Args:
-            kind: one of KINDS.
-            where: the name of the folder or archive.
-            files: those with images and that with the names of the classes, by name.
-            version: which files these are.
-            close: closes the files.
-        """
         self.kind = kind
         self.where = where
         self._files = files
@@ -110,7 +85,6 @@ class Cifar(Source):
         self._close = close
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the images in the order of the files."""
         blob = self._files[self._version.names]
         if self._version.head:
             text = blob.read(0, blob.size).decode("utf-8", "replace")
@@ -135,7 +109,6 @@ class Cifar(Source):
                 yield Image(classes[label], f"{name}/{number:05}.png", offset, _PIXELS, checksum)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image, as a PNG."""
         blob = self._files.get(name.partition("/")[0])
         pixels = b"" if blob is None else blob.read(offset, size)
         if len(pixels) != _PIXELS:
@@ -143,7 +116,6 @@ class Cifar(Source):
         return _png(pixels)
 
     def close(self) -> None:
-        """Closes the files."""
         self._close()
 
 
@@ -154,13 +126,7 @@ def may_be(names: Iterable[str]) -> bool:
 
 
 def open_cifar(where: str, files: Mapping[str, Blob], close: Callable[[], None]) -> Source:
-    """Opens the training images of any version.
-
-    Args:
-        where: the name of the folder or archive.
-        files: those there with a name in FILES, of which there are all of a version.
-        close: closes them.
-    """
+    """Opens the training images of any version, of which `files` has all by name."""
     version, names = next(
         (one, names)
         for one in _VERSIONS
@@ -178,14 +144,8 @@ def open_planned(
 ) -> Source:
     """Opens the training images for pack, or the test images beside them if a plan says so.
 
-    Args:
-        planned: from `Source.to_document`.
-        where: the name of the folder or archive.
-        folders: those in it with all files of a version.
-        open_in: opens the training images in one of them.
-
     Raises:
-        InputError: not one folder has them any more.
+        InputError: not one of the folders has all files of a version any more.
     """
     kind = planned.text("kind")
     if len(folders) != 1:
@@ -235,17 +195,11 @@ def _labels(blob: Blob, batch: _Batch) -> Iterator[tuple[int, int]]:
 
 
 class _Pickled(NamedTuple):
-    """What the opcodes of a pickled dictionary show.
+    """What the opcodes of a pickled dictionary show."""
 
-    Attributes:
-        numbers: the whole numbers of each key.
-        texts: the strings of each key.
-        pixels: the first byte and the number of bytes of the longest string.
-    """
-
-    numbers: dict[str, list[int]]
-    texts: dict[str, list[str]]
-    pixels: tuple[int, int]
+    numbers: dict[str, list[int]]  # the whole numbers of each key
+    texts: dict[str, list[str]]  # the strings of each key
+    pixels: tuple[int, int]  # the first byte and the number of bytes of the longest string
 
 
 _KEYS = frozenset(
@@ -282,7 +236,6 @@ def _pickled(blob: Blob) -> _Pickled:
 
 
 def _png(pixels: bytes) -> bytes:
-    """A PNG of pixels by channel."""
     planes = np.frombuffer(pixels, np.uint8).reshape(3, _EDGE, _EDGE)
     rows = np.zeros((_EDGE, 1 + 3 * _EDGE), np.uint8)  # each begins with its filter: none
     rows[:, 1:] = planes.transpose(1, 2, 0).reshape(_EDGE, -1)

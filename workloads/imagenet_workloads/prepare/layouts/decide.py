@@ -39,15 +39,10 @@ _MOST_LEFT_OUT = 0.01
 
 
 class Rule(NamedTuple):
-    """Why images are left out.
+    """Why images are left out."""
 
-    Attributes:
-        name: in the result and in messages.
-        is_counted: whether the images count for the 1 % that rules may leave out.
-    """
-
-    name: str
-    is_counted: bool = False
+    name: str  # in the result and in messages
+    is_counted: bool = False  # whether the images count for the 1 % that rules may leave out
 
 
 TEST_SPLIT = Rule("test split")
@@ -64,25 +59,15 @@ BESIDE_ARCHIVES = Rule("beside the archives", is_counted=True)
 
 @dataclass(frozen=True)
 class Part:
-    """The images of one split, and how they get their classes.
+    """The images of one split, and how they get their classes."""
 
-    Attributes:
-        by: FOLDERS, ARCHIVES, SAMPLES, TABLE, PATTERN or FLAT.
-        roots: the folders that hold them.
-        level: the level of the class folders below a root.
-        labels: the label file of FLAT images, which `labels` reads.
-        table: the classes of TABLE.
-        pattern: the pattern of PATTERN.
-        renamed: the class for the name that a table gives it.
-        of: the folder of the split.
-    """
-
-    by: str
-    roots: tuple[str, ...]
-    level: int = 1
-    labels: LabelFile | None = None
-    table: tables.Table | None = None
-    pattern: str = ""
+    by: str  # FOLDERS, ARCHIVES, SAMPLES, TABLE, PATTERN or FLAT
+    roots: tuple[str, ...]  # the folders that hold them
+    level: int = 1  # the level of the class folders below a root
+    labels: LabelFile | None = None  # the label file of FLAT images, which `labels` reads
+    table: tables.Table | None = None  # the classes of TABLE
+    pattern: str = ""  # the pattern of PATTERN
+    # The class for the name that a table gives it.
     renamed: Mapping[str, str] = field(default_factory=dict)
     of: str = ""
 
@@ -97,35 +82,22 @@ class Placed(NamedTuple):
 
 @dataclass
 class Decision:
-    """Which images have which class and split.
+    """Which images have which class and split."""
 
-    Attributes:
-        layout: one of `choice.LAYOUTS`.
-        said: the decision in a sentence.
-        parts: by split, TRAINING or VALIDATION.
-        rules: by the folder whose images they leave out.
-        warnings: what may be meant otherwise.
-        select: the split of an image that the user chose; None if folders decide.
-        remedy: the lines that allow what is left out.
-        where: the source in messages.
-        left_out: the images left out by each rule, with the path of one.
-        images: those that were placed.
-        has_splits: whether folders of splits were found.
-        one_class: what is wrong if there is one class.
-    """
-
-    layout: str
+    layout: str  # one of `choice.LAYOUTS`
     said: str
-    parts: dict[str, Part]
-    rules: dict[str, Rule]
+    parts: dict[str, Part]  # by split, TRAINING or VALIDATION
+    rules: dict[str, Rule]  # by the folder whose images they leave out
     where: str
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # what may be meant otherwise
+    # The split of an image that the user chose; None if folders decide.
     select: Selection | None = None
-    remedy: str = ""
+    remedy: str = ""  # the lines that allow what is left out
+    # The images left out by each rule, with the path of one.
     left_out: dict[Rule, tuple[int, str]] = field(default_factory=dict)
-    images: int = 0
+    images: int = 0  # those that were placed
     has_splits: bool = False
-    one_class: str = ""
+    one_class: str = ""  # what is wrong if there is one class
 
     def __post_init__(self) -> None:
         self._roots = sorted(
@@ -136,7 +108,7 @@ class Decision:
         self._classes: set[str] = set()
 
     def place(self, path: str, label: str) -> Placed:
-        """The split and class of an image, or the rule that leaves it out.
+        """Place an image.
 
         Raises:
             InputError: a table or pattern gives it no class, or its class's name is wrong.
@@ -164,14 +136,12 @@ class Decision:
         return placed
 
     def leave_out(self, rule: Rule, path: str) -> None:
-        """Counts an image that a rule leaves out."""
         self.images += 1
         count, example = self.left_out.get(rule, (0, path))
         self.left_out[rule] = count + 1, example
 
     @property
     def classes(self) -> set[str]:
-        """The classes of the training images that were placed."""
         return self._classes
 
     def empty_class(self, path: str) -> str:
@@ -183,11 +153,7 @@ class Decision:
         return name if part.by == FOLDERS and part.level == 1 and above in part.roots else ""
 
     def require_classes(self) -> None:
-        """Checks that the training images are of several classes, after all are placed.
-
-        Raises:
-            InputError: they are of one.
-        """
+        """Check, after all are placed, that the training images are of several classes."""
         if len(self._classes) < 2:
             raise InputError(
                 self.one_class
@@ -198,11 +164,7 @@ class Decision:
             )
 
     def check(self) -> None:
-        """Checks that rules which nobody wrote leave out few images, after all are placed.
-
-        Raises:
-            InputError: they leave out more than 1 %.
-        """
+        """Check, after all are placed, that rules which nobody wrote leave out at most 1 %."""
         counted = {rule: found for rule, found in self.left_out.items() if rule.is_counted}
         images = sum(count for count, _ in counted.values())
         if images > _MOST_LEFT_OUT * self.images:
@@ -298,8 +260,6 @@ def decide(survey: Survey, choice: Choice) -> Decision:
 
 
 class _Judge:
-    """The steps of one decision."""
-
     def __init__(self, survey: Survey, choice: Choice) -> None:
         self.survey = survey
         self.choice = choice
@@ -381,7 +341,6 @@ class _Judge:
             (node,) = below
 
     def _tree(self, level: Node, found: Mapping[str, str]) -> Decision:
-        """A tree with splits."""
         of = {
             split: [level.below[name] for name, one in found.items() if one == split]
             for split in (TRAINING, VALIDATION, TEST, UNLABELLED)
@@ -449,7 +408,6 @@ class _Judge:
         return (part, True) if is_test else (None, False)
 
     def _chosen_splits(self) -> Decision:
-        """The splits that the user chose."""
         selection = Selection.of(self.choice, self.survey)
         of = selection.surveys(self.survey)
         known = _class_names(one.root for one in of.values())
@@ -479,7 +437,6 @@ class _Judge:
         )
 
     def _one_split(self, root: Node) -> Decision:
-        """A source of training images alone."""
         node = root
         while not node.images and len(node.below) == 1:
             (below,) = node.below.values()
@@ -586,7 +543,6 @@ class _Judge:
         return node
 
     def _classes(self, part: Part) -> set[str]:
-        """The classes of folders or archives."""
         names: set[str] = set()
         for root in part.roots:
             node = self.survey.root.at(root)

@@ -55,7 +55,6 @@ class DecidedSource(Source):
     """The training images of a listed source; `own_validation` opens its validation images."""
 
     def __init__(self, listing: Listing, choice: Choice | None = None) -> None:
-        """Lists nothing yet; the listing is closed with the source."""
         self.where = listing.where
         self.reads_at_once = listing.reads_at_once
         self.version = listing.version
@@ -71,7 +70,6 @@ class DecidedSource(Source):
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """The kind in plans."""
         part = self.decision.parts[TRAINING]
         return self._listing.kind_of(is_flat=part.by == FLAT, has_labels=part.by == SAMPLES)
 
@@ -88,17 +86,14 @@ class DecidedSource(Source):
 
     @property
     def said(self) -> str:  # type: ignore[override]
-        """The decision in a sentence."""
         return self.decision.said
 
     @property
     def warnings(self) -> Sequence[str]:  # type: ignore[override]
-        """What may be meant otherwise."""
         return self.decision.warnings
 
     @property
     def own_validation(self) -> Callable[[], Validation | None] | None:
-        """Opens the validation images; None without any."""
         if self._given_validation is not None:
             return self._given_validation
         part = self.decision.parts.get(VALIDATION)
@@ -131,17 +126,14 @@ class DecidedSource(Source):
 
     @property
     def identity(self) -> Mapping[str, Any] | None:
-        """By what the same listing is recognized."""
         return self._listing.identity
 
     @property
     def lists_at_once(self) -> int:
-        """The requests that `scan` sends at the same time."""
         return self._listing.lists_at_once
 
     @property
     def journal(self) -> Journal:
-        """Where the listing finds what is listed already."""
         return self._listing.journal
 
     @journal.setter
@@ -149,11 +141,7 @@ class DecidedSource(Source):
         self._listing.journal = journal
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Lists the source, decides, and yields the training images in their order.
-
-        Raises:
-            InputError: it cannot be listed, or no layout fits.
-        """
+        """Lists the source, decides, and yields the training images in their order."""
         if self._is_fresh and self._decision is not None and self._spool is not None:
             self._is_fresh = False
             training = _Split(self._spool, self._naming(self._decision.parts[TRAINING]))
@@ -188,7 +176,6 @@ class DecidedSource(Source):
             notes.left_out[decisions.HIDDEN.name] = len(survey.hidden), next(iter(survey.hidden))
 
     def _list(self, notes: Notes) -> "tuple[Survey, _Spool]":
-        """Lists the source once; the spool has its images."""
         self._listing.reads_at_once = self.reads_at_once
         spool = _Spool(self.scratch)
         survey = Survey(self._listing.where, self._listing.file, spool.paths)
@@ -250,28 +237,23 @@ class DecidedSource(Source):
         self._validation_images = validation
 
     def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
-        """The images of the listing, each listed when it is asked for, before the decision."""
         return self._listing.scan_in_turn(notes)
 
     def require_classes(self) -> None:
-        """Checks that the training images are of several classes."""
         if not self._choice.layout:
             self.decision.require_classes()
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
         if self._decision is not None:
             name = self._naming(self._decision.parts[TRAINING]).path(name)
         return self._listing.read(name, offset, size)
 
     def close(self) -> None:
-        """Closes the listing and the spool."""
         self._listing.close()
         if self._spool is not None:
             self._spool.close()
 
     def to_document(self) -> dict[str, Any]:
-        """What the plan says of the source."""
         version = {"version": dict(self.version)} if self.version else {}
         fields = self._fields(self.decision.parts[TRAINING])
         return {"kind": self.kind, **fields, **self.plan_fields, **version}
@@ -289,8 +271,6 @@ class DecidedSource(Source):
 
 
 class _ValidationSource(Source):
-    """The validation images beside the training images of a source."""
-
     def __init__(
         self, source: DecidedSource, listing: Listing, part: Part, split: "_Split"
     ) -> None:
@@ -304,16 +284,13 @@ class _ValidationSource(Source):
         self._split = split
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        """Yields the validation images in the order of the listing."""
         del notes
         return self._split.images()
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """The bytes of one image."""
         return self._listing.read(self._split.naming.path(name), offset, size)
 
     def requests_to_read(self, locations: Iterable[Location]) -> tuple[int, int]:
-        """The requests by which pack reads some images."""
         return self._listing.requests_to_read(locations)
 
 
@@ -338,7 +315,6 @@ class _Spool:
         return (len(self._blocks) - 1) * _OF_BLOCK + len(self._last)
 
     def add(self, image: Image) -> None:
-        """Adds an image with the label beside it as its class."""
         self._last.append(image)
         if len(self._last) == _OF_BLOCK:
             # Nobody else reads or writes the file, and this takes a third of the time of struct.
@@ -351,12 +327,10 @@ class _Spool:
             self._last = []
 
     def finish(self) -> None:
-        """Makes all images readable."""
         with files.storage_errors(self._folder):
             self._file.flush()
 
     def images(self) -> Iterator[_Spooled]:
-        """Yields all images."""
         return chain.from_iterable(map(self.block, range(len(self._blocks))))
 
     def block(self, number: int) -> Sequence[_Spooled]:
@@ -368,11 +342,9 @@ class _Spool:
         return found
 
     def paths(self) -> Iterator[tuple[str, int, str]]:
-        """Yields path, size and label of each image."""
         return ((path, size, label) for label, path, _, size, _ in self.images())
 
     def close(self) -> None:
-        """Ends the file."""
         self._file.close()
 
 
@@ -380,7 +352,6 @@ class _Split:
     """The images of a split in a spool: 8 bytes each."""
 
     def __init__(self, spool: _Spool, naming: Naming) -> None:
-        """Starts empty."""
         self.naming = naming
         self._start = len(naming.removed)
         self._spool = spool
@@ -389,7 +360,6 @@ class _Split:
         self._numbers: dict[str, int] = {}
 
     def add(self, number: int, class_name: str) -> None:
-        """Adds an image by its number in the spool."""
         self._images.append(number)
         self._classes.append(self._numbers.setdefault(class_name, len(self._numbers)))
 
@@ -399,7 +369,6 @@ class _Split:
         return Image(class_name, self.naming.added + path[self._start :], offset, size, time)
 
     def images(self) -> Iterator[Image]:
-        """Yields the images in their order."""
         names = list(self._numbers)
         known, block = -1, self._spool.block(0)
         for image, number in zip(self._images, self._classes, strict=True):

@@ -59,11 +59,7 @@ _STRUCTURE, _CHARACTERS = 2, 4
 
 
 def annotations_folder(training: str) -> str | None:
-    """The folder with the annotations of a tree; None if it is not Kaggle's.
-
-    Args:
-        training: the folder of the training images.
-    """
+    """The folder with the annotations beside these training images; None if it is not Kaggle's."""
     *above, data, task, _ = ("", "", *training.split("/"))
     return "/".join((*above[2:], *_BOXES)) if (data, task) == KAGGLE[1:] else None
 
@@ -115,11 +111,7 @@ _Element = tuple[int, memoryview]
 
 
 def read_ids(path: Path | LabelFile) -> dict[int, str]:
-    """The class name (WordNet ID) of each ILSVRC2012 ID.
-
-    Raises:
-        InputError: the file cannot be read, or is not that of the development kit.
-    """
+    """The class name (WordNet ID) of each ILSVRC2012 ID."""
     pairs = _read(path, _ID, _NAME)
     try:
         return {int(float(number)): name for number, name in pairs}
@@ -128,11 +120,7 @@ def read_ids(path: Path | LabelFile) -> dict[int, str]:
 
 
 def read_words(path: Path | LabelFile) -> dict[str, str]:
-    """The words of each class (WordNet ID).
-
-    Raises:
-        InputError: the file cannot be read, or is not that of the development kit.
-    """
+    """The words of each class (WordNet ID)."""
     return dict(_read(path, _NAME, _WORDS))
 
 

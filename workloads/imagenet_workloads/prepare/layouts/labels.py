@@ -81,11 +81,7 @@ def read(
 
 
 def fingerprint(path: Path | LabelFile) -> str:
-    """Hex SHA-256 of a label file, and of the meta.mat beside it if there is one.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Hex SHA-256 of a label file, and of the meta.mat beside it if there is one."""
     digest = hashlib.sha256(content_of(path))
     translation = as_label_file(path).beside(devkit.META)
     if translation is not None:
@@ -94,22 +90,16 @@ def fingerprint(path: Path | LabelFile) -> str:
 
 
 class _ClassNames:
-    """The names of the classes in the lines.
-
-    Attributes:
-        unknown: classes of lines that the training images lack; the n-th has the number -n.
-    """
-
     def __init__(self, class_names: Sequence[str]) -> None:
         self._position = {name: number for number, name in enumerate(class_names)}
         self._by_rank = sorted(class_names)
         self._words = max((len(_COLUMN.findall(name)) for name in class_names), default=1)
         self._numbers: dict[str, int] = {}
+        # Classes of lines that the training images lack; the n-th has the number -n.
         self.unknown: list[str] = []
 
     @property
     def have_spaces(self) -> bool:
-        """Whether any name is several columns of a line."""
         return self._words > 1
 
     def __contains__(self, name: str) -> bool:
@@ -128,7 +118,6 @@ class _ClassNames:
         return first
 
     def number(self, name: str) -> int:
-        """The position of a class, or the negative number of an unknown one."""
         if name in self._position:
             return self._position[name]
         if name not in self._numbers:
@@ -204,25 +193,15 @@ def _translation(path: Path | LabelFile, classes: _ClassNames) -> Callable[[str,
 
 
 class _Cells(NamedTuple):
-    """How the lines of a table are divided into cells.
-
-    Attributes:
-        delimiter: between the cells.
-        image: the cell with the image.
-        label: the cell with the class; None for all after the image.
-    """
+    """How the lines of a table are divided into cells."""
 
     delimiter: str
-    image: int
-    label: int | None
+    image: int  # the cell with the image
+    label: int | None  # the cell with the class; None for all after the image
 
 
 def _cells(path: Path | LabelFile, names: Callable[[], Iterator[str]]) -> _Cells | None:
-    """The cells of a table of CSV; None for columns that are divided by any space or comma.
-
-    Raises:
-        InputError: which column has the classes is not clear.
-    """
+    """The cells of a table of CSV; None for columns that are divided by any space or comma."""
     file = as_label_file(path)
     layout = tables.layout_of(file, "")
     if layout.delimiter not in (",", ";", "\t"):
@@ -305,11 +284,7 @@ def _table(
 
 
 def lines(path: Path | LabelFile) -> Iterator[tuple[int, str]]:
-    """The number and the text of each line that is neither empty nor a heading.
-
-    Raises:
-        InputError: the file cannot be read, or is no text.
-    """
+    """The number and the text of each line that is neither empty nor a heading."""
     try:
         with as_label_file(path).open() as file:
             text = io.TextIOWrapper(file, tables.encoding_of(file), "surrogateescape")
@@ -324,7 +299,6 @@ def lines(path: Path | LabelFile) -> Iterator[tuple[int, str]]:
 
 
 def _unquoted(text: str) -> str:
-    """A text without the quotes that CSV puts around it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 

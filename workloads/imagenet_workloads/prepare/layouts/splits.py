@@ -54,11 +54,6 @@ class Selection:
 
     @classmethod
     def of(cls, choice: Choice, survey: Survey) -> Self:
-        """Reads the files of a choice.
-
-        Raises:
-            InputError: a file is missing, or cannot be read.
-        """
         if choice.split_table:
             return cls(survey.where, {}, _by_table(choice, survey))
         chosen: Mapping[str, SplitChoice] = {TRAINING: choice.training}
@@ -77,11 +72,7 @@ class Selection:
         )
 
     def split_of(self, path: str) -> str:
-        """TRAINING or VALIDATION; empty for an image that is in none.
-
-        Raises:
-            InputError: it is in both.
-        """
+        """TRAINING or VALIDATION; empty for an image that is in none. One in both is an error."""
         found = [
             split
             for split in (TRAINING, VALIDATION)
@@ -96,11 +87,7 @@ class Selection:
         return found[0] if found else ""
 
     def surveys(self, survey: Survey) -> Mapping[str, Survey]:
-        """The images of each split as a survey.
-
-        Raises:
-            InputError: a split has no images, or an image is in both.
-        """
+        """The images of each split, which has some, as a survey."""
         names = dict.fromkeys((*self._patterns, *self._names))
         found = {
             split: Survey(
@@ -175,13 +162,9 @@ def _pair(line: str, file: LabelFile) -> tuple[str, str]:
 
 
 def open_parquet_files(files: FileSet, choice: Choice | None = None) -> Source | None:
-    """Opens the Parquet files of a set for index; None without any.
+    """Opens the Parquet files of a set for index, the validation files beside the training files.
 
-    Those with a split in their paths are of it: the training files, and the validation files beside
-    them.
-
-    Raises:
-        InputError: some name a split and others none.
+    None without any. If some name a split, all must.
     """
     names = [name for name in files.names if name.endswith(SUFFIX)]
     choice = choice or Choice()
@@ -223,7 +206,6 @@ def parquet_names_to_read(names: Iterable[str]) -> list[str]:
 
 
 def _splits(names: Sequence[str], choice: Choice, where: str) -> Mapping[str, Sequence[str]]:
-    """The files of each split, in order."""
     of: dict[str, list[str]] = {split: [] for split in (TRAINING, VALIDATION, TEST, UNLABELLED, "")}
     if choice.has_splits:
         selection = Selection.of(choice, Survey(where))
@@ -252,16 +234,7 @@ def _splits(names: Sequence[str], choice: Choice, where: str) -> Mapping[str, Se
 
 
 def open_parquet_file(files: FileSet, within: str | None, choice: Choice | None = None) -> Source:
-    """Opens a single Parquet file for index; closes it on an error.
-
-    Args:
-        files: the file.
-        within: a folder in it, which there is not.
-        choice: what the user wrote of its layout.
-
-    Raises:
-        InputError: a folder in it is wanted, or another layout.
-    """
+    """Opens a single Parquet file for index; closes it on an error, such as another layout."""
     (name,) = files.names
     where = f"{files.where}/{name}"
     choice = choice or Choice()

@@ -34,32 +34,19 @@ def is_download_of_cifar(name: str) -> bool:
 
 @dataclass
 class Contents:
-    """The files of a source, as far as they say how it is read.
-
-    Attributes:
-        where: the source in messages.
-        below: what names a folder of it: the option, what precedes the folder in its value, and
-            the field of the manifest; such as `--source`, `/raw/`, `path`.
-        image: the path of an image; empty without one.
-        archives: the paths of archives.
-        parquet: the paths of Parquet files.
-        of_cifar: the files with names of CIFAR's in each folder.
-    """
+    """The files of a source, as far as they say how it is read."""
 
     where: str
+    # What names a folder of it: the option, what precedes the folder in its value, and the field of
+    # the manifest; such as `--source`, `/raw/`, `path`.
     below: tuple[str, str, str] = ("", "", "")
-    image: str = ""
+    image: str = ""  # the path of an image; empty without one
     archives: list[str] = field(default_factory=list)
     parquet: list[str] = field(default_factory=list)
+    # The files with names of CIFAR's in each folder.
     of_cifar: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, path: str, archive_suffixes: Collection[str] = ()) -> None:
-        """Adds a file that is not hidden.
-
-        Args:
-            path: of the file.
-            archive_suffixes: the suffixes of archives of images.
-        """
         folder, _, name = path.rpartition("/")
         if is_image(path):
             self.image = self.image or path
@@ -119,7 +106,6 @@ class Contents:
         return layout
 
     def _described(self) -> str:
-        """What it holds, with an example of each."""
         found = []
         for folder in self.cifar_folders():
             found.append(f"the files of CIFAR ({readable(folder) or 'at its root'})")
@@ -137,38 +123,25 @@ class Contents:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A folder with images.
+    """A folder with images."""
 
-    Attributes:
-        path: from the root, which has an empty path.
-        is_archive: whether it is an archive among archives.
-        images: directly in it.
-        labelled: images with a label of their own beside them, directly in it.
-        digest: of the names and sizes of the images directly in it, in any order.
-        example: the path of one of its images.
-        below: its folders with images, by name.
-    """
-
-    path: str
-    is_archive: bool = False
-    images: int = 0
-    labelled: int = 0
-    digest: int = 0
-    example: str = ""
-    below: "dict[str, Node]" = field(default_factory=dict)
+    path: str  # from the root, which has an empty path
+    is_archive: bool = False  # whether it is an archive among archives
+    images: int = 0  # directly in it
+    labelled: int = 0  # images with a label of their own beside them, directly in it
+    digest: int = 0  # of the names and sizes of the images directly in it, in any order
+    example: str = ""  # the path of one of its images
+    below: "dict[str, Node]" = field(default_factory=dict)  # its folders with images, by name
 
     @property
     def total(self) -> int:
-        """The images in it and below it."""
         return sum(one.images for one in self.walk())
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
         return self.path.rpartition("/")[2]
 
     def at(self, path: str) -> "Node | None":
-        """The node at a path below this one."""
         node: Node | None = self
         for part in filter(None, path.split("/")):
             node = node.below.get(part) if node is not None else None
@@ -188,15 +161,12 @@ class Node:
         return sum(hash((node.path[start:], node.digest)) for node in self.walk())
 
     def folders(self) -> int:
-        """The folders below it that hold images themselves."""
         return sum(bool(one.images) for one in self.walk()) - bool(self.images)
 
     def depth(self) -> int:
-        """The levels of folders below it."""
         return max(one.path.count("/") for one in self.walk()) - self.path.count("/")
 
     def labels(self) -> int:
-        """The images in it or below it with a label beside them."""
         return sum(one.labelled for one in self.walk())
 
     def any_example(self) -> str:
@@ -217,21 +187,7 @@ class Node:
 
 
 class Survey:
-    """The folders and tables of a source.
-
-    Attributes:
-        where: the source in messages.
-        root: the folder above all.
-        tables: the paths of files that may be tables of labels.
-        hidden: one path for each hidden folder that holds entries.
-        unlisted: folders of splits that are left out by their names, and were not listed.
-        unlabelled: an image beside which there is a JSON without its class; empty without one.
-        beside: images beside archives of images, which are in no split and no class.
-        contents: its files that are no images but hold some.
-        start: the folder that is listed; empty for the root.
-        remedy: for images in no folders; what to write if the root is too low.
-        place: a folder of the source in messages.
-    """
+    """The folders and tables of a source."""
 
     def __init__(
         self,
@@ -239,23 +195,21 @@ class Survey:
         file: Callable[[str], LabelFile | None] = lambda path: None,
         images: Callable[[], Iterator[tuple[str, int, str]]] = lambda: iter(()),
     ) -> None:
-        """Starts empty.
-
-        Args:
-            where: the source in messages.
-            file: opens a file of the source by its path; None if there is none.
-            images: the path, size and label of each image, as often as it is called.
-        """
+        """`images` yields path, size and label of each image, as often as it is called."""
         self.where = where
         self.root = Node("")
-        self.tables: list[str] = []
-        self.hidden: dict[str, None] = {}
+        self.tables: list[str] = []  # the paths of files that may be tables of labels
+        self.hidden: dict[str, None] = {}  # one path for each hidden folder that holds entries
+        # Folders of splits that are left out by their names, and were not listed.
         self.unlisted: list[str] = []
+        # An image beside which there is a JSON without its class; empty without one.
         self.unlabelled = ""
+        # Images beside archives of images, which are in no split and no class.
         self.beside: list[str] = []
-        self.contents = Contents(where)
-        self.remedy = ""
-        self.start = ""
+        self.contents = Contents(where)  # its files that are no images but hold some
+        self.remedy = ""  # for images in no folders; what to write if the root is too low
+        self.start = ""  # the folder that is listed; empty for the root
+        # A folder of the source in messages.
         self.place: Callable[[str], str] = lambda path: f"{where}: {path}" if path else where
         self.file = file
         self.images = images
@@ -264,7 +218,6 @@ class Survey:
         self._nodes = 1
 
     def add_image(self, path: str, size: int, label: str = "") -> None:
-        """Adds an image."""
         folder, _, name = path.rpartition("/")
         if folder != self._last[0] or not self._last[1]:
             self._last = folder, self._enter(folder)
@@ -286,7 +239,6 @@ class Survey:
             self.tables.append(path)
 
     def add_hidden(self, path: str) -> None:
-        """Adds a hidden folder, or an entry in one."""
         parts = path.split("/")
         first = next(number for number, part in enumerate(parts) if is_hidden(part))
         if len(self.hidden) < MOST_FOLDERS:
@@ -297,7 +249,6 @@ class Survey:
         self._enter(path)[-1].is_archive = True
 
     def mark_archives(self, others: "Collection[Survey]") -> None:
-        """Marks the archives of this survey in those of a part of its images."""
         for node in self.root.walk():
             if node.is_archive:
                 for other in others:
@@ -306,11 +257,7 @@ class Survey:
                         found.is_archive = True
 
     def require_file(self, path: str, field: str) -> LabelFile:
-        """A file of the source that the user names, from its root or as the end of its path.
-
-        Raises:
-            InputError: there is none.
-        """
+        """A file of the source that the user names, from its root or as the end of its path."""
         ends = [one for one in self.tables if one.endswith(f"/{path}")]
         file = self.file(path) or (self.file(ends[0]) if len(ends) == 1 else None)
         if file is None:

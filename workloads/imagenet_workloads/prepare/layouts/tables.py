@@ -58,15 +58,10 @@ _COCO = (
 
 
 class Layout(NamedTuple):
-    """How the rows of a file are divided.
+    """How the rows of a file are divided."""
 
-    Attributes:
-        delimiter: between the cells; empty for whitespace, `json` for objects of JSON.
-        heading: the names of the columns; empty without any.
-    """
-
-    delimiter: str
-    heading: tuple[str, ...]
+    delimiter: str  # between the cells; empty for whitespace, `json` for objects of JSON
+    heading: tuple[str, ...]  # the names of the columns; empty without any
 
 
 def key_of(path: str, depth: int) -> str:
@@ -86,16 +81,7 @@ def normal(heading: str) -> str:
 
 
 def layout_of(file: LabelFile, path: str, columns: Collection[str] = ()) -> Layout:
-    """How a file is divided, by its first line.
-
-    Args:
-        file: the file.
-        path: of it in its source.
-        columns: what the user calls its columns; a line with one of them is a heading.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """How a file is divided, by its first line; one with any of the `columns` is a heading."""
     with closing(_text(file)) as text:
         first = text.readline(_LONGEST_FIELD).rstrip("\r\n")
     if path.endswith(".jsonl") or first.startswith("{"):
@@ -111,11 +97,7 @@ def layout_of(file: LabelFile, path: str, columns: Collection[str] = ()) -> Layo
 
 
 def rows(file: LabelFile, layout: Layout) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yields the number of the line and the cells of each row below the heading.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Yields the number of the line and the cells of each row below the heading."""
     with closing(_text(file)) as text:
         if layout.delimiter == "json":
             for number, line in enumerate(text, 1):
@@ -164,13 +146,6 @@ class Table:
     def __init__(self, file: LabelFile, layout: Layout, image: int, label: int, depth: int) -> None:
         """Reads the whole table.
 
-        Args:
-            file: with the rows.
-            layout: of its rows.
-            image: the column of images.
-            label: the column of classes.
-            depth: the folders in the names of its images.
-
         Raises:
             InputError: it cannot be read, a row has no class, or an image has two classes.
         """
@@ -196,7 +171,6 @@ class Table:
         return len(self._hashes)
 
     def label_of(self, path: str) -> str | None:
-        """The class of an image; None if the table does not name it."""
         wanted = hash_of(key_of(path, self.depth))
         place = int(np.searchsorted(self._hashes, np.uint64(wanted)))
         if place == len(self._hashes) or int(self._hashes[place]) != wanted:
@@ -220,11 +194,7 @@ class Names:
 
 
 def lines(file: LabelFile) -> Iterator[str]:
-    """Yields the lines of a file that hold anything, without spaces around them.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Yields the lines of a file that hold anything, without spaces around them."""
     with closing(_text(file)) as text:
         yield from filter(None, (line.strip() for line in text))
 
@@ -278,33 +248,19 @@ class _Candidate(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """What a table says of some images.
-
-    Attributes:
-        candidate: the table.
-        image: its column of images.
-        depth: the folders in their names.
-        labels: the columns that may have classes.
-        label: the one that has; None if nothing says which.
-    """
+    """What a table says of some images."""
 
     candidate: _Candidate
     image: int
-    depth: int
-    labels: Sequence[int]
-    label: int | None
+    depth: int  # the folders in their names
+    labels: Sequence[int]  # the columns that may have classes
+    label: int | None  # the one that has; None if nothing says which
 
 
 class FoundTables:
-    """The tables of a source whose rows name its images."""
+    """The tables of a survey whose rows name its images, or those of a part of it."""
 
     def __init__(self, survey: Survey, part: Survey | None = None) -> None:
-        """Reads nothing yet.
-
-        Args:
-            survey: with the tables.
-            part: of the images that they may name; None for all.
-        """
         self._survey = survey
         self._images = (part or survey).images
         self._chosen: Table | None = None
@@ -312,11 +268,7 @@ class FoundTables:
         self._alike: dict[str, list[str]] = {}
 
     def chosen(self, choice: Choice) -> Table:
-        """The table that the user chose.
-
-        Raises:
-            InputError: there is no such file or column, or it is not clear which has what.
-        """
+        """The table that the user chose."""
         if self._chosen is not None:
             return self._chosen
         file = self._survey.require_file(choice.labels_table, "source.labels")
@@ -360,10 +312,7 @@ class FoundTables:
     ) -> Table | None:
         """The table with the classes of all images of a split; None if there is none.
 
-        Args:
-            nodes: the folders of the split.
-            class_roots: the folders with class folders, whose own tables do not count.
-            others: the folders of other splits, whose tables do not count.
+        The tables in class folders, below `class_roots`, and of other splits do not count.
 
         Raises:
             InputError: a table names them and does not say the class, or not of all, or two do.
@@ -490,7 +439,6 @@ class FoundTables:
         return _Reading(one, image, depth, labels, label) if labels else None
 
     def _named(self, cell: str, depth: int, starts: tuple[str, ...]) -> list[str]:
-        """The images below some folders that a cell names."""
         wanted = key_of(cell, depth)
         return [
             path
@@ -562,11 +510,7 @@ def _equals_folders(values: Sequence[str], rows: Sequence[tuple[Sequence[str], s
 
 
 def _column(file: LabelFile, heading: Sequence[str], name: str, field: str) -> int:
-    """The column of a heading, or of a number in a table without a heading.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The column of a heading, or of a number in a table without a heading."""
     if not heading and _is_number(name):
         return int(name) - 1
     places = [place for place, cell in enumerate(heading) if cell.strip() == name]
@@ -586,7 +530,6 @@ def _columns(heading: Sequence[str]) -> str:
 
 
 def _line(reading: _Reading) -> str:
-    """The line that chooses the classes of a table."""
     heading, column = reading.candidate.layout.heading, reading.label
     if column is None:
         column = reading.labels[0]
