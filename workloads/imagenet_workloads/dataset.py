@@ -192,6 +192,11 @@ class Dataset:
         return (*self.packed_before, Packing.read(own))
 
     @property
+    def shards(self) -> tuple[Shard, ...]:
+        """Those of both splits, training shards first."""
+        return *self.train.shards, *self.validation.shards
+
+    @property
     def other_files(self) -> tuple[str, ...]:
         """The files beside dataset.json that are of no shard."""
         names = (

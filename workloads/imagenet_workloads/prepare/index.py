@@ -488,7 +488,7 @@ def checked_sealed(dataset: Path, plan: Plan, max_skipped_fraction: float) -> da
         InputError: Its files are missing, or more images are damaged than this run allows.
     """
     sealed = datasets.read_dataset(dataset)
-    for shard in (*sealed.train.shards, *sealed.validation.shards):
+    for shard in sealed.shards:
         record, index = dataset / shard.record, shard.index
         is_record_whole = record.exists() and record.stat().st_size == shard.bytes
         if not is_record_whole or (index is not None and not (dataset / index).exists()):

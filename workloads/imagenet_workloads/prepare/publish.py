@@ -48,9 +48,8 @@ def run(dataset: Path, target: BucketFolder, threads: int) -> int:
     if _is_published(sealed, target):
         _log.info("%s is already published", target.where(FILE_NAME))
         return 0
-    shards = [*sealed.train.shards, *sealed.validation.shards]
     upload = partial(_upload_shard, dataset, sealed.format, target)
-    uploaded = sum(map_in_order(upload, shards, threads))
+    uploaded = sum(map_in_order(upload, sealed.shards, threads))
     uploaded += sum(_upload_file(dataset / name, target) for name in sealed.other_files)
     return uploaded + _upload_file(dataset / FILE_NAME, target)
 
@@ -165,7 +164,6 @@ def find(location: Path | BucketFolder) -> Iterator[tuple[str, Dataset]]:
 
 def describe(address: str, sealed: Dataset) -> dict[str, Any]:
     """What a dataset holds, as JSON values."""
-    shards = [*sealed.train.shards, *sealed.validation.shards]
     return {
         "address": address,
         "key": sealed.key,
@@ -173,8 +171,8 @@ def describe(address: str, sealed: Dataset) -> dict[str, Any]:
         "classes": len(sealed.classes),
         "images": {"train": sealed.train.images, "validation": sealed.validation.images},
         "skipped": sealed.skipped.count,
-        "shards": len(shards),
-        "bytes": sum(shard.bytes for shard in shards),
+        "shards": len(sealed.shards),
+        "bytes": sum(shard.bytes for shard in sealed.shards),
         "options": json.loads(json.dumps(dict(sealed.options))),
     }
 
@@ -191,7 +189,6 @@ def verify(location: Location, threads: int) -> None:
     sealed = read_remote_dataset(location)
     for split in (sealed.train, sealed.validation):
         open_remote_split(split, sealed.format, location)
-    shards = [*sealed.train.shards, *sealed.validation.shards]
 
     def damage(shard: Shard) -> str:
         try:
@@ -203,10 +200,10 @@ def verify(location: Location, threads: int) -> None:
             return str(error)
         return ""
 
-    found = [what for what in map_in_order(damage, shards, threads) if what]
+    found = [what for what in map_in_order(damage, sealed.shards, threads) if what]
     if found:
         named = "; ".join(found[:_NAMED])
-        raise InputError(f"{len(found)} of {len(shards)} shards are damaged: {named}")
+        raise InputError(f"{len(found)} of {len(sealed.shards)} shards are damaged: {named}")
 
 
 def _require_index(location: RemoteFolder, shard: Shard, index: str) -> None:
@@ -230,7 +227,7 @@ def delete(location: Path | BucketFolder) -> int:
     """
     sealed = read(location)
     names = [FILE_NAME]
-    for shard in (*sealed.train.shards, *sealed.validation.shards):
+    for shard in sealed.shards:
         sidecar = Path(shard.record).with_suffix(".json").name
         names += [shard.record, sidecar, shard.record + record_sums.SUFFIX, *shard.beside]
     names += sealed.other_files
@@ -264,8 +261,7 @@ def fetch(source: RemoteFolder, target: Path, threads: int) -> int:
     """
     sealed = read_remote_dataset(source)
     files.make_folder(target)
-    shards = [*sealed.train.shards, *sealed.validation.shards]
-    fetched = sum(map_in_order(partial(_fetch_shard, source, target), shards, threads))
+    fetched = sum(map_in_order(partial(_fetch_shard, source, target), sealed.shards, threads))
     fetched += sum(_fetch_file(source, target, name) for name in sealed.other_files)
     return fetched + _fetch_file(source, target, FILE_NAME)
 

@@ -139,13 +139,12 @@ def verify_folder(dataset: Path, threads: int) -> None:
         InputError: There is no sealed dataset, or shards are damaged; names them.
     """
     sealed = datasets.read_dataset(dataset)
-    all_shards = [*sealed.train.shards, *sealed.validation.shards]
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
-        found = list(pool.map(lambda shard: _damage(dataset, shard), all_shards))
-    named = {shard.record: what for shard, what in zip(all_shards, found, strict=True) if what}
+        found = list(pool.map(lambda shard: _damage(dataset, shard), sealed.shards))
+    named = {shard.record: what for shard, what in zip(sealed.shards, found, strict=True) if what}
     if named:
         remedy = "run imagenet-seal --verify with --data and --key on its volume, then"
-        raise _damaged(dataset, named, len(all_shards), f"{remedy} {_PREPARE_AGAIN}")
+        raise _damaged(dataset, named, len(sealed.shards), f"{remedy} {_PREPARE_AGAIN}")
     if _boxes_differ(dataset, sealed):
         raise _damaged_boxes(dataset)
 
