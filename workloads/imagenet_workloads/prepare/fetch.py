@@ -195,7 +195,6 @@ class Whole:
         self._file = file
 
     def fetch(self, connections: int, recorder: PreparationRecorder) -> None:
-        del connections
         received = 0
 
         def take(version: Version, chunks: Iterable[bytes]) -> None:

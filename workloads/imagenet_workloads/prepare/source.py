@@ -149,7 +149,6 @@ class Journal:
 
     def listed(self, archive: str, scan: Callable[[Notes], str]) -> tuple[str, Notes]:
         """The images of an archive as JSON, and the notes of their scan."""
-        del archive
         notes = Notes()
         return scan(notes), notes
 
@@ -287,7 +286,6 @@ class Listing(Source):
 
     def file(self, path: str) -> LabelFile | None:
         """A file beside the images, after the listing; None if there is none."""
-        del path
         return None
 
     def place(self, folder: str) -> str:
@@ -296,23 +294,19 @@ class Listing(Source):
 
     def naming(self, roots: Sequence[str], *, has_labels: bool) -> "Naming":
         """How the images of a split in these folders are named, after the listing."""
-        del has_labels
         folder = roots[0] if len(roots) == 1 else self.start
         return Naming(f"{folder}/" if folder and self.strips else "")
 
     def fields_of_split(self, roots: Sequence[str]) -> Mapping[str, Any]:
         """What the plan says of the folders of a split, if the names of its images are paths."""
-        del roots
         return {}
 
     def annotations(self, folder: str) -> Annotations | None:
         """The annotations in a folder; None if this kind of source has none."""
-        del folder
         return None
 
     def kind_of(self, *, is_flat: bool, has_labels: bool) -> str:
         """The kind in plans of its images, after the listing."""
-        del is_flat, has_labels
         return self.kind
 
 

@@ -284,7 +284,6 @@ class _ValidationSource(Source):
         self._split = split
 
     def scan(self, notes: Notes) -> Iterator[Image]:
-        del notes
         return self._split.images()
 
     def read(self, name: str, offset: int, size: int) -> bytes:
