@@ -39,6 +39,8 @@ from imagenet_workloads.prepare.stores.compressed import decompressed
 from imagenet_workloads.prepare.stores.remote import HeaderWindow
 from imagenet_workloads.records.format import Box
 
+_log = logging.getLogger(__name__)
+
 _DEEPEST = 8
 # Six digits place an edge of the longest JPEG to a tenth of a pixel.
 _DIGITS = 6
@@ -47,6 +49,23 @@ _ROOT = "annotation"
 _SIZE = (_ROOT, "size")
 _OBJECT = (_ROOT, "object")
 _BOX = (*_OBJECT, "bndbox")
+# The stored pixels are mirrored first, and transposed after it.
+_MIRRORED_X = frozenset((2, 3, 7, 8))
+_MIRRORED_Y = frozenset((3, 4, 6, 7))
+_SIDEWAYS = frozenset((5, 6, 7, 8))
+
+COUNTS = (
+    *("images", "boxes", "clamped", "empty", "ofOtherClasses"),
+    *("damagedAnnotations", "annotationsWithoutImage"),
+)
+"""The counts of a dataset with boxes, in dataset.json and in the result of index."""
+
+# ILSVRC2012 has 600,000 of each.
+_MOST = 4_000_000
+_NAMED = 5
+_VALIDATION_FOLDER = "val"
+_EDGES = struct.Struct("<4d")
+_SYNSET = re.compile(r"n[0-9]{8}")
 
 
 class Annotation(NamedTuple):
@@ -155,28 +174,6 @@ def upright(boxes: tuple[Box, ...], orientation: int) -> tuple[Box, ...]:
             edges = (top, left, bottom, right)
         turned.append(Box(*map(_clamp, edges)))
     return tuple(turned)
-
-
-# The stored pixels are mirrored first, and transposed after it.
-_MIRRORED_X = frozenset((2, 3, 7, 8))
-_MIRRORED_Y = frozenset((3, 4, 6, 7))
-_SIDEWAYS = frozenset((5, 6, 7, 8))
-
-
-_log = logging.getLogger(__name__)
-
-COUNTS = (
-    *("images", "boxes", "clamped", "empty", "ofOtherClasses"),
-    *("damagedAnnotations", "annotationsWithoutImage"),
-)
-"""The counts of a dataset with boxes, in dataset.json and in the result of index."""
-
-# ILSVRC2012 has 600,000 of each.
-_MOST = 4_000_000
-_NAMED = 5
-_VALIDATION_FOLDER = "val"
-_EDGES = struct.Struct("<4d")
-_SYNSET = re.compile(r"n[0-9]{8}")
 
 
 class AnnotatedImage(NamedTuple):

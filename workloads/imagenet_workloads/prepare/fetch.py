@@ -34,7 +34,12 @@ from imagenet_workloads.prepare.stores.blob import SourceChangedError, map_in_or
 from imagenet_workloads.prepare.stores.remote import RemoteBlob, Version, WholeFile
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
+_log = logging.getLogger(__name__)
+
 REMEDY = "enlarge the claim of cache, or name a larger one"
+
+CONNECTIONS = 8
+"""The default number of requests at the same time."""
 
 BLOCK = 8 << 20
 """The bytes of a request, and the most that a connection fetches again after a kill."""
@@ -233,12 +238,6 @@ def room(path: Path, needed: int) -> Iterator[None]:
                 f"{path.parent}: {error.strerror}: {needed} more bytes are needed; {REMEDY}"
             ) from error
         files.explain(path, error)
-
-
-CONNECTIONS = 8
-"""The default number of requests at the same time."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

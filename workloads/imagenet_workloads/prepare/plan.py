@@ -23,10 +23,20 @@ from imagenet_workloads.fields import Fields
 from imagenet_workloads.records import format_named, image_list
 from imagenet_workloads.records.format import INDEX_SUFFIX, Box, Format
 
+VERSION = 1
 # Incremented with every change of this package that changes a byte of the records.
 WRITER_VERSION = "3"
 
 _KEY_LENGTH = 32
+# Lines of a shard's list that are parsed together: one by one takes three times as long.
+_LINES = 64
+_BLOCK = 1 << 20
+# As json.dumps does with text.
+_quoted = json.encoder.encode_basestring_ascii
+TRAIN, VALIDATION = "train", "validation"
+
+_FOLDER, _FILE = "plan", "plan.json"
+_PREFIXES = {TRAIN: "train", VALIDATION: "val"}
 
 
 @dataclass(frozen=True)
@@ -92,18 +102,6 @@ def make_key(
         parts["boundingBoxes"] = bounding_boxes
     text = json.dumps(parts, sort_keys=True).encode()
     return hashlib.sha256(text).hexdigest()[:_KEY_LENGTH]
-
-
-VERSION = 1
-# Lines of a shard's list that are parsed together: one by one takes three times as long.
-_LINES = 64
-_BLOCK = 1 << 20
-# As json.dumps does with text.
-_quoted = json.encoder.encode_basestring_ascii
-TRAIN, VALIDATION = "train", "validation"
-
-_FOLDER, _FILE = "plan", "plan.json"
-_PREFIXES = {TRAIN: "train", VALIDATION: "val"}
 
 
 class PlannedImage(NamedTuple):

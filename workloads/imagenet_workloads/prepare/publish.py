@@ -34,6 +34,11 @@ from imagenet_workloads.records.split import Records, open_split, read_index
 
 # A read from the volume, of whole records, and thus a piece of an upload.
 _READ_BYTES = 1 << 20
+# Of a request.
+_BLOCK = 8 << 20
+_NAMED = 10
+
+Location = Path | RemoteFolder
 
 _log = logging.getLogger(__name__)
 
@@ -130,11 +135,6 @@ def _upload_file(path: Path, target: BucketFolder) -> int:
     content = files.read_bytes(path)
     target.bucket.write(target.key(path.name), content)
     return len(content)
-
-
-Location = Path | RemoteFolder
-
-_NAMED = 10
 
 
 def read(location: Location) -> Dataset:
@@ -247,10 +247,6 @@ def delete(location: Path | BucketFolder) -> int:
     with suppress(OSError):
         location.rmdir()
     return count
-
-
-# Of a request.
-_BLOCK = 8 << 20
 
 
 def fetch(source: RemoteFolder, target: Path, threads: int) -> int:

@@ -24,6 +24,12 @@ from imagenet_workloads.prepare.codecs.codec import Pixels
 from imagenet_workloads.prepare.plan import Plan, PlannedShard
 from imagenet_workloads.prepare.stores.blob import readable
 
+_log = logging.getLogger(__name__)
+
+VERSION = 1
+_LIMITS = "limits.json"
+_NAMED = 10
+
 Triple = tuple[int, int, int]
 
 
@@ -85,9 +91,6 @@ def _triple(fields: Fields, name: str) -> Triple:
     if len(values) != 3:
         raise fields.wrong(name, "must be three whole numbers, one a colour")
     return values[0], values[1], values[2]
-
-
-VERSION = 1
 
 
 class SkippedImage(NamedTuple):
@@ -218,13 +221,6 @@ def bytes_present(dataset: Path, plan: Plan) -> int:
     )
 
 
-_LIMITS = "limits.json"
-_NAMED = 10
-_NAMED_CLASSES = 10
-
-_log = logging.getLogger(__name__)
-
-
 def write_limit(dataset: Path, max_skipped_fraction: float) -> None:
     """Says how large a share of the images may be damaged; the latest run's word counts."""
     content = json.dumps({"maxSkippedFraction": max_skipped_fraction}).encode() + b"\n"
@@ -275,7 +271,7 @@ def check_unknown_labels(
         return
     similar = {name.strip().casefold(): name for name in class_names}
     first = []
-    for name, number in unknown.most_common(_NAMED_CLASSES):
+    for name, number in unknown.most_common(_NAMED):
         meant = similar.get(name.strip().casefold())
         hint = "" if meant is None else f"; the training images have {meant}"
         first.append(f"{readable(name)} ({number} {'image' if number == 1 else 'images'}{hint})")

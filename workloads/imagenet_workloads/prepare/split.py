@@ -29,9 +29,19 @@ from imagenet_workloads.prepare.stores.blob import DamagedImageError
 from imagenet_workloads.prepare.transcode import LARGEST_FILE, read_image, transcode
 from imagenet_workloads.records.format import Format
 
+_log = logging.getLogger(__name__)
+
 Numbers = npt.NDArray[np.uint32]
 
 DROPPED = -1
+# Images of a sample.
+SIZE = 32
+# A label for itself takes NumPy as long as hundreds at once.
+_AT_ONCE = 1024
+# Larger images than these together are read again, rather than kept in memory.
+_MOST_KEPT = 64 << 20
+# The relative error of an estimate.
+_MARGIN = 1.1
 
 
 class Classes(NamedTuple):
@@ -135,12 +145,6 @@ def _generator(seed: int, purpose: str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
 
 
-_log = logging.getLogger(__name__)
-
-# A label for itself takes NumPy as long as hundreds at once.
-_AT_ONCE = 1024
-
-
 @dataclass(frozen=True)
 class Part:
     """The images of one split."""
@@ -237,13 +241,6 @@ def _ranges(plan: Plan) -> Iterator[tuple[PlannedShard, int, int]]:
         start = ends[shard.split]
         ends[shard.split] = start + shard.images
         yield shard, start, ends[shard.split]
-
-
-SIZE = 32
-# Larger images than these together are read again, rather than kept in memory.
-_MOST_KEPT = 64 << 20
-# The relative error of an estimate.
-_MARGIN = 1.1
 
 
 class SourceSample:
