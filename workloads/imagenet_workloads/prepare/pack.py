@@ -16,7 +16,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -47,9 +47,21 @@ from imagenet_workloads.records.format import HashedFile, ShardWriter, StoredIma
 from imagenet_workloads.records.image_list import ListedImage
 from imagenet_workloads.telemetry.preparation import PreparationRecorder
 
+_log = logging.getLogger(__name__)
+
 # Images in flight or read for each thread.
 _AHEAD = 2
-
+# Images in a batch: one by one, the hand-over would cost a tenth of the work.
+_BATCH = 16
+# Damaged images beyond the allowed ones that are named before a shard is given up.
+_MOST_NAMED = 1000
+# Extra threads: while one waits for the disk or the interpreter, another works.
+_SPARE = 1
+_SECONDS_BETWEEN_LINES = 10.0
+# Images that are hashed together: one batch would take four times as long for each. 2 MB.
+_HASHED = 256
+# Images whose decoding is measured: few, so that it takes less than a hundredth of a shard's time.
+_SAMPLE = 16
 
 _Spooled = tuple[int, int] | Exception
 
@@ -67,15 +79,15 @@ def read_ahead(source: Source, images: Iterable[PlannedImage]) -> Generator[Imag
         for image in images:
             yield ImageRead(image, partial(_read, source, image))
         return
-    waiting: deque[tuple[PlannedImage, Future[bytes]]] = deque()
+    waiting: deque[ImageRead] = deque()
     pool = ThreadPoolExecutor(source.reads_at_once, thread_name_prefix="read")
     try:
         for image in images:
-            waiting.append((image, pool.submit(_read, source, image)))
+            waiting.append(ImageRead(image, pool.submit(_read, source, image).result))
             if len(waiting) >= source.reads_at_once * _AHEAD:
-                yield _taken(*waiting.popleft())
+                yield waiting.popleft()
         while waiting:
-            yield _taken(*waiting.popleft())
+            yield waiting.popleft()
     except BaseException:
         pool.shutdown(cancel_futures=True)
         raise
@@ -119,10 +131,6 @@ def read_in_order(
             yield ImageRead(image, partial(_result, os.pread(file.fileno(), length, begin)))
 
 
-def _taken(image: PlannedImage, read: Future[bytes]) -> ImageRead:
-    return ImageRead(image, read.result)
-
-
 def _read(source: Source, image: PlannedImage) -> bytes:
     return read_image(source, image.name, image.offset, image.size)
 
@@ -139,21 +147,6 @@ def _result(data: bytes | Exception) -> bytes:
     if isinstance(data, Exception):
         raise data
     return data
-
-
-_log = logging.getLogger(__name__)
-
-# Images in a batch: one by one, the hand-over would cost a tenth of the work.
-_BATCH = 16
-# Damaged images beyond the allowed ones that are named before a shard is given up.
-_MOST_NAMED = 1000
-# Extra threads: while one waits for the disk or the interpreter, another works.
-_SPARE = 1
-_SECONDS_BETWEEN_LINES = 10.0
-# Images that are hashed together: one batch would take four times as long for each. 2 MB.
-_HASHED = 256
-# Images whose decoding is measured: few, so that it takes less than a hundredth of a shard's time.
-_SAMPLE = 16
 
 
 @dataclass(frozen=True)
@@ -375,7 +368,8 @@ class _Packing:
         self._origins: list[_Origin] = []
         self._per_class = [0] * len(plan.classes)
         self._statistics = ChannelStatistics()
-        self._pace = _Pace(shard)
+        self._images = 0
+        self._start = self._last_line = time.monotonic()
 
     @property
     def has_too_many(self) -> bool:
@@ -396,7 +390,10 @@ class _Packing:
             writer = self._shard.format.writer(record, index)
             listing = HashedFile(images_file)
             images = plans.read_images(self._dataset, self._shard)
-            for batch in _batches(work.reads(images, self._dataset), work, threads):
+            reads = stack.enter_context(closing(work.reads(images, self._dataset)))
+            batches = iter(lambda: list(islice(reads, _BATCH)), [])
+            done = stack.enter_context(closing(map_in_order(work.batch, batches, threads + _SPARE)))
+            for batch in done:
                 self._take(writer, listing, batch)
                 new_files[0].write_behind()
                 if self.is_hopeless:
@@ -433,7 +430,18 @@ class _Packing:
         self._statistics += batch.statistics
         self._sample.offer(whole)
         self._recorder.packed(len(whole), writer.bytes - before)
-        self._pace.more(len(batch.done), len(self.skipped))
+        self._images += len(batch.done)
+        now = time.monotonic()
+        if now - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            _log.info(
+                "%s: %d of %d images, %.0f a second, %d skipped",
+                self._shard.name,
+                self._images,
+                self._shard.images,
+                self._images / (now - self._start),
+                len(self.skipped),
+            )
 
     def _list(self, listing: HashedFile) -> None:
         hashes = perceptual_hashes([origin.thumbnail for origin in self._origins])
@@ -477,31 +485,3 @@ class _Packing:
                     f"{self._dataset}: a temporary file there has vanished"
                 ) from None
         _log.info("%s: %d images", self._shard.name, writer.records)
-
-
-def _batches(images: Generator[ImageRead], work: _Work, threads: int) -> Iterator[_Batch]:
-    with closing(images) as reads:
-        batches = iter(lambda: list(islice(reads, _BATCH)), [])
-        with closing(map_in_order(work.batch, batches, threads + _SPARE)) as done:
-            yield from done
-
-
-class _Pace:
-    def __init__(self, shard: PlannedShard) -> None:
-        self._shard = shard
-        self._start = self._last = time.monotonic()
-        self._images = 0
-
-    def more(self, images: int, skipped: int) -> None:
-        self._images += images
-        now = time.monotonic()
-        if now - self._last >= _SECONDS_BETWEEN_LINES:
-            self._last = now
-            _log.info(
-                "%s: %d of %d images, %.0f a second, %d skipped",
-                self._shard.name,
-                self._images,
-                self._shard.images,
-                self._images / (now - self._start),
-                skipped,
-            )
