@@ -96,6 +96,8 @@ class Decision:
     # The images left out by each rule, with the path of one.
     left_out: dict[Rule, tuple[int, str]] = field(default_factory=dict)
     images: int = 0  # those that were placed
+    # Of the training images that were placed.
+    classes: set[str] = field(default_factory=set)
     has_splits: bool = False
     one_class: str = ""  # what is wrong if there is one class
 
@@ -104,8 +106,7 @@ class Decision:
             ((root, split) for split, part in self.parts.items() for root in part.roots),
             key=lambda one: -len(one[0]),
         )
-        self._last: tuple[str, Placed | None] = ("\0", None)
-        self._classes: set[str] = set()
+        self._last = "\0", Placed("")
 
     def place(self, path: str, label: str) -> Placed:
         """Place an image.
@@ -118,11 +119,9 @@ class Decision:
             split = self.select.split_of(path)
             placed = self._in_part(folder, split) if split else Placed("", rule=NOT_CHOSEN)
         else:
-            known, found = self._last
-            if folder != known or found is None:
-                found = self._of_folder(folder)
-                self._last = folder, found
-            placed = found
+            if folder != self._last[0]:
+                self._last = folder, self._of_folder(folder)
+            placed = self._last[1]
         if placed.rule is not None:
             self.leave_out(placed.rule, path)
             return placed
@@ -132,17 +131,13 @@ class Decision:
             name = _label_of(part, path, label, self.where)
             placed = Placed(placed.split, class_name_in(name, self.where))
         if placed.split == TRAINING:
-            self._classes.add(placed.class_name)
+            self.classes.add(placed.class_name)
         return placed
 
     def leave_out(self, rule: Rule, path: str) -> None:
         self.images += 1
         count, example = self.left_out.get(rule, (0, path))
         self.left_out[rule] = count + 1, example
-
-    @property
-    def classes(self) -> set[str]:
-        return self._classes
 
     def empty_class(self, path: str) -> str:
         """The class of a folder or archive without images; empty if it is none."""
@@ -154,11 +149,11 @@ class Decision:
 
     def require_classes(self) -> None:
         """Check, after all are placed, that the training images are of several classes."""
-        if len(self._classes) < 2:
+        if len(self.classes) < 2:
             raise InputError(
                 self.one_class
                 or f"{self.where}: all its images are of one class, "
-                f"{readable(next(iter(self._classes), 'none'))} ({self.said}); a network needs two "
+                f"{readable(next(iter(self.classes), 'none'))} ({self.said}); a network needs two "
                 "or more: choose the classes by --class-level (source.classLevel) or by a table, "
                 "--labels-csv (source.labels)"
             )
@@ -178,21 +173,14 @@ class Decision:
             )
 
     def _of_folder(self, folder: str) -> Placed:
-        ruled = max((len(path) for path in self.rules if _is_in(folder, path)), default=-1)
+        ruling = max((one for one in self.rules if _is_in(folder, one)), key=len, default=None)
         root, split = next(
             ((one, split) for one, split in self._roots if _is_in(folder, one)), (None, "")
         )
-        if root is None or ruled >= len(root):
-            found = next(
-                (
-                    rule
-                    for path, rule in self.rules.items()
-                    if len(path) == ruled and _is_in(folder, path)
-                ),
-                None,
-            )
-            beside = BESIDE_SPLITS if self.has_splits else BESIDE_CLASSES
-            return Placed("", rule=found or beside)
+        if ruling is not None and (root is None or len(ruling) >= len(root)):
+            return Placed("", rule=self.rules[ruling])
+        if root is None:
+            return Placed("", rule=BESIDE_SPLITS if self.has_splits else BESIDE_CLASSES)
         return self._in_part(folder, split)
 
     def _in_part(self, folder: str, split: str) -> Placed:
@@ -251,9 +239,7 @@ def decide(survey: Survey, choice: Choice) -> Decision:
     """
     survey.contents.image = survey.root.any_example()
     survey.contents.layout(choice)
-    judge = _Judge(survey, choice)
-    decision = judge.decision()
-    decision.one_class = judge.one_class
+    decision = _Judge(survey, choice).decision()
     if choice.is_given and not decision.said.endswith(")"):
         decision.said += " (as chosen)"
     return decision
@@ -369,22 +355,14 @@ class _Judge:
             [f"{node.path}/**" for node in of[TRAINING]],
             [f"{node.path}/**" for node in chosen] if VALIDATION in parts else [],
         )
-        layout = self._layout(training, parts.get(VALIDATION), level)
-        if self.choice.layout in (choices.DEVKIT, choices.KAGGLE) and layout != self.choice.layout:
+        decision = self._decided(parts, remedy, level=level, is_test=test)
+        wanted = self.choice.layout
+        if wanted in (choices.DEVKIT, choices.KAGGLE) and decision.layout != wanted:
             raise self._refused(
-                f"is no {self.choice.layout} (--layout, source.layout), by the names of its "
-                f"folders and label files: it is read as {layout}; remove layout"
+                f"is no {wanted} (--layout, source.layout), by the names of its "
+                f"folders and label files: it is read as {decision.layout}; remove layout"
             )
-        return Decision(
-            layout=layout,
-            said=self._said(layout, training, parts.get(VALIDATION), is_test=test),
-            parts=parts,
-            rules=self.rules,
-            where=self.where,
-            warnings=tuple(self.warnings),
-            remedy=remedy,
-            has_splits=True,
-        )
+        return decision
 
     def _validation(
         self, of: Mapping[str, list[Node]], known: set[str], training: Part
@@ -424,17 +402,8 @@ class _Judge:
             parts[VALIDATION] = self._renamed(parts[VALIDATION], training, [of[TRAINING].root])
         top = of[TRAINING].root
         self._check_levels(training, [top.at(root) or top for root in training.roots])
-        layout = self._layout(training, parts.get(VALIDATION), None)
-        return Decision(
-            layout=layout,
-            said=self._said(layout, training, parts.get(VALIDATION), is_test=False),
-            parts=parts,
-            rules={},
-            where=self.where,
-            warnings=tuple(self.warnings),
-            select=selection,
-            remedy="choose others by splits (--split-train)",
-        )
+        remedy = "choose others by splits (--split-train)"
+        return self._decided(parts, remedy, select=selection)
 
     def _one_split(self, root: Node) -> Decision:
         node = root
@@ -454,16 +423,31 @@ class _Judge:
             by = ARCHIVES if root.archives() else FOLDERS
             part = Part(by, (self.survey.start,), of=root.path)
         self._check_levels(part, [self._node(one) for one in part.roots])
-        top = part.roots[0]
-        layout = self._layout(part, None, None)
+        remedy = split_lines([f"{part.roots[0]}/*/**".lstrip("/")], [])
+        return self._decided({TRAINING: part}, remedy)
+
+    def _decided(
+        self,
+        parts: dict[str, Part],
+        remedy: str,
+        *,
+        level: Node | None = None,
+        is_test: bool = False,
+        select: Selection | None = None,
+    ) -> Decision:
+        training, validation = parts[TRAINING], parts.get(VALIDATION)
+        layout = self._layout(training, validation, level)
         return Decision(
             layout=layout,
-            said=self._said(layout, part, None, is_test=False),
-            parts={TRAINING: part},
+            said=self._said(layout, training, validation, is_test=is_test),
+            parts=parts,
             rules=self.rules,
             where=self.where,
             warnings=tuple(self.warnings),
-            remedy=split_lines([f"{top}/*/**".lstrip("/")], []),
+            select=select,
+            remedy=remedy,
+            has_splits=level is not None,
+            one_class=self.one_class,
         )
 
     # --- classes ---
@@ -675,8 +659,7 @@ class _Judge:
             text += f"; validation: {where}{how}{is_named}"
         for path in self.survey.unlisted:
             self.rules.setdefault(path, TEST_SPLIT)
-        left = Counter(rule.name for rule in self.rules.values())
-        for name in left:
+        for name in dict.fromkeys(rule.name for rule in self.rules.values()):
             paths = [path for path, rule in self.rules.items() if rule.name == name]
             text += f"; left out: {_listed(paths)} ({name})"
         return text
