@@ -142,10 +142,10 @@ def _check_names(path: Path, images: Mapping[str, int], dropped: Mapping[str, in
     others = [name for name in images if name not in expected]
     found = []
     if missing:
-        found.append(f"lacks {_classes(len(missing), 'expected ')}: {_listed(missing)}")
+        found.append(f"lacks {_classes(len(missing), 'expected ')}: {listed(missing)}")
     if others:
         what = f"{_classes(len(others))} that {'is' if len(others) == 1 else 'are'} not expected"
-        found.append(f"has {what}: {_listed(others)}")
+        found.append(f"has {what}: {listed(others)}")
     if found:
         raise InputError(f"{path}: the dataset {'; it '.join(found)}")
 
@@ -156,9 +156,10 @@ def _classes(number: int, kind: str = "") -> str:
 
 def _counted(images: Mapping[str, int], unit: str = "") -> str:
     (first, count), *others = images.items()
-    return _listed([f"{first} ({count}{unit})", *(f"{name} ({n})" for name, n in others)])
+    return listed([f"{first} ({count}{unit})", *(f"{name} ({n})" for name, n in others)])
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first names, and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

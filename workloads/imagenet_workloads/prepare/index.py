@@ -24,7 +24,7 @@ from imagenet_workloads.errors import InputError, of_field
 from imagenet_workloads.prepare import codecs, shards, split, transcode
 from imagenet_workloads.prepare import plan as plans
 from imagenet_workloads.prepare.bounding_boxes import BoundingBoxes, Boxes
-from imagenet_workloads.prepare.classes import ExpectedClasses, merged_words, read_words
+from imagenet_workloads.prepare.classes import ExpectedClasses, listed, merged_words, read_words
 from imagenet_workloads.prepare.codecs import Choice, choose_faster
 from imagenet_workloads.prepare.codecs.codec import Jpeg, Recipe
 from imagenet_workloads.prepare.layouts import labels
@@ -56,9 +56,6 @@ _log = logging.getLogger(__name__)
 
 AUTO = "auto"
 """The option of the codec that is chosen by the source."""
-
-# The most names in a line of the log.
-_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -282,11 +279,8 @@ def _choose_classes(found: Scan, request: IndexRequest) -> Classes:
     _log.info("%d images of %d classes", len(found), len(found.class_names))
     if classes.dropped:
         dropped = [f"{name} ({count})" for name, count in classes.dropped.items()]
-        named = ", ".join(dropped[:_NAMED])
-        more = f" and {len(dropped) - _NAMED} more" if len(dropped) > _NAMED else ""
-        _log.info(
-            "dropped for fewer than %d images: %s%s", options.min_images_per_class, named, more
-        )
+        fewest = options.min_images_per_class
+        _log.info("dropped for fewer than %d images: %s", fewest, listed(dropped))
     images = dict(zip(found.class_names, counts, strict=True))
     request.expected.check({name: images[name] for name in classes.names}, classes.dropped)
     return classes
