@@ -171,13 +171,11 @@ def _damaged_boxes(dataset: Path) -> InputError:
 
 def _damage(dataset: Path, shard: Shard) -> str:
     """Compare a shard with dataset.json, and its index with the sidecar, if that can be read."""
-    path, digest = dataset / shard.record, hashlib.sha256()
+    path = dataset / shard.record
     try:
         if (length := path.stat().st_size) != shard.bytes:
             return f"it has {length} bytes, not {shard.bytes}"
-        for _ in _blocks(path, digest):
-            pass
-        if digest.hexdigest() != shard.sha256:
+        if _sha256(path) != shard.sha256:
             return "its checksum is wrong"
         sidecar = shards.read_if_possible(path.with_suffix(".json"))
         if sidecar is None:
@@ -248,7 +246,8 @@ def _difference(dataset: Path, plan: Plan, shard: PlannedShard, sidecar: Sidecar
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _blocks(path: Path, digest: Any) -> Iterator[bytes]:
