@@ -20,7 +20,7 @@ The rules:
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import cv2
 import numpy as np
@@ -70,7 +70,7 @@ def transcode(data: bytes, recipe: Recipe, codec: Codec) -> Packed:
         try:
             packed = _from_sound_jpeg(data, recipe, codec)
         except DamagedImageError:
-            sound = corrected_jpeg(data, _warning)
+            sound = _corrected_jpeg(data)
             if sound is None:
                 raise
             packed = _from_sound_jpeg(sound, recipe, codec)
@@ -184,10 +184,7 @@ def decode_heif(data: bytes) -> Pixels:
     try:
         image = pillow_heif.open_heif(data)
         width, height = image.size
-        if height * width > MOST_PIXELS:
-            raise DamagedImageError(
-                f"claims {width}x{height} pixels; at most {MOST_PIXELS} are read"
-            )
+        _require_few_pixels(height, width)
         return np.array(image.to_pillow().convert("RGB"), np.uint8)
     except (EOFError, OSError, RuntimeError, SyntaxError, ValueError) as error:
         raise DamagedImageError(f"libheif cannot read it: {error}") from None
@@ -201,17 +198,14 @@ _REVISION = re.compile(r"Warning: unknown JFIF revision number \d+\.\d+")
 _EXTRANEOUS = re.compile(r"Corrupt JPEG data: (\d+) extraneous bytes before marker 0x([0-9a-f]{2})")
 
 
-def corrected_jpeg(data: bytes, warning_of: Callable[[bytes], str | None]) -> bytes | None:
-    """The JPEG that decodes without a warning; None if it has another kind of warning.
-
-    `warning_of` decodes a JPEG and returns its first warning or error.
-    """
-    warning = warning_of(data)
+def _corrected_jpeg(data: bytes) -> bytes | None:
+    """The JPEG that decodes without a warning; None if it has another kind of warning."""
+    warning = _warning(data)
     for _ in range(_MOST_WARNINGS):
         if warning is None:
             return data
         for candidate in _candidates(data, warning):
-            following = warning_of(candidate)
+            following = _warning(candidate)
             if following != warning:
                 data, warning = candidate, following
                 break
