@@ -95,7 +95,11 @@ class PartialFile:
             self._journal = os.open(journal_of(path), flags | os.O_APPEND, 0o666)
             blocks = self._read_journal()
             if blocks is None:
-                self._begin()
+                os.ftruncate(self._journal, 0)
+                os.ftruncate(self._data, 0)
+                os.ftruncate(self._data, size)
+                os.fsync(self._data)
+                os.write(self._journal, f"{self._header}\n".encode())
         self._blocks = blocks or set()
         self.present = sum(map(self._length, self._blocks))
 
@@ -139,13 +143,6 @@ class PartialFile:
             return None
         blocks = -(-self.size // BLOCK)
         return {int(one) for one in lines if one.isascii() and one.isdigit() and int(one) < blocks}
-
-    def _begin(self) -> None:
-        os.ftruncate(self._journal, 0)
-        os.ftruncate(self._data, 0)
-        os.ftruncate(self._data, self.size)
-        os.fsync(self._data)
-        os.write(self._journal, f"{self._header}\n".encode())
 
 
 class Ranges:

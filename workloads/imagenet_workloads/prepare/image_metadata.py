@@ -127,7 +127,7 @@ _WIDTH, _HEIGHT = 256, 257
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323
 # TIFF's integer types: BYTE, SHORT, LONG, LONG8.
 _NUMBERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
-# JPEG markers: those that start a frame, and those without a length.
+# JPEG markers that start a frame.
 _FRAMES = frozenset(
     (*range(0xC0, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0))
 )
@@ -266,7 +266,7 @@ def _codestream(data: bytes, start: int = 0) -> Size | None:
 
 _READERS: dict[bytes, Callable[[bytes], Size | None]] = {
     b"\xff\xd8\xff": _jpeg,
-    b"\x89PNG\r\n\x1a\n": _png,
+    PNG_SIGNATURE: _png,
     b"RIFF": _webp,
     b"BM": _bmp,
     b"II*\0": _tiff,

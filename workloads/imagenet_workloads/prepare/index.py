@@ -177,7 +177,22 @@ def run(request: IndexRequest, recorder: PreparationRecorder) -> IndexResult:
     _log.info("the dataset is %s%s", dataset, ", sealed already" if sealed else "")
     if packing is not None:
         _log.info("packing in one pod takes about %s", packing)
-    return _result(plan, sealed, packing)
+    return IndexResult(
+        key=plan.key,
+        classes=len(plan.classes),
+        train=plan.images(TRAIN) if sealed is None else sealed.train.images,
+        validation=plan.images(VALIDATION) if sealed is None else sealed.validation.images,
+        shards=len(plan.shards),
+        dropped_classes=len(plan.dropped_classes),
+        sealed=sealed is not None,
+        passed_over=plan.passed_over,
+        unknown_labels=sum(plan.unknown_labels.values()),
+        skipped=0 if sealed is None else sealed.skipped.count,
+        bounding_boxes=plan.bounding_boxes,
+        packing=packing,
+        decision=plan.decision,
+        findings=sealed.findings.warnings if sealed is not None and sealed.findings else (),
+    )
 
 
 def _settled(request: IndexRequest) -> IndexRequest:
@@ -247,27 +262,6 @@ def _boxes(request: IndexRequest) -> Boxes | None:
     splits = [one for one in (request.source, validation) if isinstance(one, SealedSplit)]
     kept = None if request.source.sealed is None else request.source.sealed.bounding_boxes
     return None if kept is None else KeptBoxes(Path(request.source.where), kept, splits)
-
-
-def _result(
-    plan: Plan, sealed: datasets.Dataset | None, packing: ReadingEstimate | None
-) -> IndexResult:
-    return IndexResult(
-        key=plan.key,
-        classes=len(plan.classes),
-        train=plan.images(TRAIN) if sealed is None else sealed.train.images,
-        validation=plan.images(VALIDATION) if sealed is None else sealed.validation.images,
-        shards=len(plan.shards),
-        dropped_classes=len(plan.dropped_classes),
-        sealed=sealed is not None,
-        passed_over=plan.passed_over,
-        unknown_labels=sum(plan.unknown_labels.values()),
-        skipped=0 if sealed is None else sealed.skipped.count,
-        bounding_boxes=plan.bounding_boxes,
-        packing=packing,
-        decision=plan.decision,
-        findings=sealed.findings.warnings if sealed is not None and sealed.findings else (),
-    )
 
 
 def _choose_classes(found: Scan, request: IndexRequest) -> Classes:

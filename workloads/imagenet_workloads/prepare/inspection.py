@@ -201,7 +201,16 @@ def _decode(places: Sequence[_Place], most: int | None, seconds: float) -> Sampl
         sample.seen.append(seen)
     sample.is_whole = sample.images == len(places)
     sample.reasons = sorted(sample.reasons)[:_NAMED]
-    _note_copies(sample, by_digest)
+    groups = [group for group in by_digest.values() if len(group) > 1]
+    sample.copies = sum(len(group) - 1 for group in groups)
+    different = [len({(one.split, one.class_name) for one in group}) > 1 for group in groups]
+    sample.conflicts = sum(different)
+    # Those in several classes or splits first: one of their labels is wrong, or they leak.
+    ranked = sorted(
+        (not differs, sorted(readable(one.name) for one in group))
+        for group, differs in zip(groups, different, strict=True)
+    )
+    sample.same = [names for _, names in ranked[:_NAMED]]
     return sample
 
 
@@ -223,19 +232,6 @@ def _check(sample: Sample, classes: Sequence[str], per_class: Mapping[str, int])
         classes,
         per_class,
     )
-
-
-def _note_copies(sample: Sample, by_digest: Mapping[bytes, Sequence[_Place]]) -> None:
-    groups = [group for group in by_digest.values() if len(group) > 1]
-    sample.copies = sum(len(group) - 1 for group in groups)
-    different = [len({(one.split, one.class_name) for one in group}) > 1 for group in groups]
-    sample.conflicts = sum(different)
-    # Those in several classes or splits first: one of their labels is wrong, or they leak.
-    ranked = sorted(
-        (not differs, sorted(readable(one.name) for one in group))
-        for group, differs in zip(groups, different, strict=True)
-    )
-    sample.same = [names for _, names in ranked[:_NAMED]]
 
 
 def require_several_classes(document: Mapping[str, Any]) -> None:

@@ -139,24 +139,20 @@ def scan(source: Source, rows: IO[bytes], listed: Callable[[int, float], None]) 
         if number % REPORT_EVERY == 0 and not result.notes.reported:
             listed(REPORT_EVERY, result.notes.share)
     if not len(result):
-        raise InputError(f"{source.where}: holds no images{_instead(result.notes)}")
+        notes, others = result.notes, []
+        if notes.empty:
+            others.append(count(len(notes.empty), "empty class", "empty classes"))
+        if notes.ignored:
+            suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+            verb = "is" if notes.ignored == 1 else "are"
+            ignored = count(notes.ignored, "file")
+            others.append(f"{ignored} that {verb} not named like images ({suffixes})")
+        instead = f", only {' and '.join(others)}; give a folder or archive that does"
+        raise InputError(f"{source.where}: holds no images{instead if others else ''}")
     if not result.notes.reported:
         listed(len(result) % REPORT_EVERY, 1.0)
     result.finish()
     return result
-
-
-def _instead(notes: Notes) -> str:
-    """What a source without images has instead, for a message."""
-    found = []
-    if notes.empty:
-        found.append(count(len(notes.empty), "empty class", "empty classes"))
-    if notes.ignored:
-        suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
-        verb = "is" if notes.ignored == 1 else "are"
-        ignored = count(notes.ignored, "file")
-        found.append(f"{ignored} that {verb} not named like images ({suffixes})")
-    return f", only {' and '.join(found)}; give a folder or archive that does" if found else ""
 
 
 _PREFIX = ".listing-"

@@ -131,22 +131,20 @@ class Sidecar:
 
     def to_json(self) -> str:
         """The text of the sidecar; equal shards have equal bytes."""
+        optional = {"indexSha256": self.index_sha256, "imageListSha256": self.image_list_sha256}
         document: dict[str, Any] = {
             "version": VERSION,
             "key": self.key,
             "records": self.records,
             "bytes": self.bytes,
             "sha256": self.record_sha256,
-            **{name: value for name, value in self._beside().items() if value is not None},
+            **{name: value for name, value in optional.items() if value is not None},
             "perClass": list(self.per_class),
             "channels": self.statistics.to_document(),
             "skipped": [image.to_document() for image in self.skipped],
             **({"boxes": [image.to_document() for image in self.boxes]} if self.boxes else {}),
         }
         return json.dumps(document) + "\n"
-
-    def _beside(self) -> dict[str, str | None]:
-        return {"indexSha256": self.index_sha256, "imageListSha256": self.image_list_sha256}
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:

@@ -159,7 +159,18 @@ class DecidedSource(Source):
         decision = decisions.decide(survey, self._choice)
         for path in survey.beside:
             decision.leave_out(decisions.BESIDE_ARCHIVES, path)
-        yield from self._divided(decision, spool, notes)
+        training = _Split(spool, self._naming(decision.parts[TRAINING]))
+        part = decision.parts.get(VALIDATION)
+        validation = None if part is None else _Split(spool, self._naming(part))
+        place, images = decision.place, len(spool)
+        for number, image in enumerate(spool.images()):
+            notes.share = number / images
+            placed = place(image[1], image[0])
+            if placed.split == TRAINING:
+                yield training.named(image, placed.class_name)
+            elif placed.split == VALIDATION and validation is not None:
+                validation.add(number, placed.class_name)
+        self._validation_images = validation
         decision.check()
         self._decision = decision
         self.where = _where(self._listing, decision.parts[TRAINING])
@@ -221,20 +232,6 @@ class DecidedSource(Source):
                 )
             if hash(name) & _HASH in twice:
                 seen.add(name)
-
-    def _divided(self, decision: Decision, spool: "_Spool", notes: Notes) -> Iterator[Image]:
-        training = _Split(spool, self._naming(decision.parts[TRAINING]))
-        part = decision.parts.get(VALIDATION)
-        validation = None if part is None else _Split(spool, self._naming(part))
-        place, images = decision.place, len(spool)
-        for number, image in enumerate(spool.images()):
-            notes.share = number / images
-            placed = place(image[1], image[0])
-            if placed.split == TRAINING:
-                yield training.named(image, placed.class_name)
-            elif placed.split == VALIDATION and validation is not None:
-                validation.add(number, placed.class_name)
-        self._validation_images = validation
 
     def scan_in_turn(self, notes: Notes) -> Iterator[Image]:
         return self._listing.scan_in_turn(notes)

@@ -279,16 +279,15 @@ class FoundTables:
         self._look_up()
         heading = one.layout.heading
         reading = self._reading(one, [self._survey.root], is_asked=True)
-        if reading is None and not choice.image_column:
+        if choice.image_column:
+            image = _column(file, heading, choice.image_column, "labels.imageColumn")
+        elif reading is not None:
+            image = reading.image
+        else:
             raise InputError(
                 f"{file}: its rows name no images of the source by path, name or stem; its columns "
                 f"are {_columns(heading) or 'without a heading'}; write --labels-image-column"
             )
-        if choice.image_column:
-            image = _column(file, heading, choice.image_column, "labels.imageColumn")
-        else:
-            assert reading is not None
-            image = reading.image
         if choice.label_column:
             label: int | None = _column(file, heading, choice.label_column, "labels.classColumn")
         else:
@@ -331,11 +330,7 @@ class FoundTables:
             and (file := self._survey.file(path)) is not None
         ][:_MOST]
         self._look_up()
-        readings = []
-        for one in self._candidates:
-            reading = self._reading(one, nodes)
-            if reading is not None:
-                readings.append(reading)
+        readings = [found for one in self._candidates if (found := self._reading(one, nodes))]
         clear = [one for one in readings if one.label is not None]
         if len(clear) > 1:
             names = " and ".join(readable(one.candidate.path) for one in clear[:2])
