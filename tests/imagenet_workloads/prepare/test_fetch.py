@@ -72,7 +72,6 @@ def options(
 
 
 def content(server: FileServer, cache: Path, name: str = "x.tar") -> bytes:
-    """Return what the cache holds as a file."""
     file = cache_entry(cache, name, f"{server.url}/{name}").open()
     try:
         return file.read(0, file.size)
@@ -81,13 +80,11 @@ def content(server: FileServer, cache: Path, name: str = "x.tar") -> bytes:
 
 
 def sealed_images(dataset: Path) -> int:
-    """Return the number of images of a dataset."""
     sealed = read_dataset(dataset)
     return sealed.train.images + sealed.validation.images
 
 
 def names(cache: Path) -> list[str]:
-    """Return the names of all files in a cache, temporary ones too."""
     return sorted(path.name for path in cache.rglob("*") if path.is_file())
 
 

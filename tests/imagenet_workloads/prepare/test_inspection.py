@@ -18,7 +18,6 @@ Inspect = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def found(capsys: pytest.CaptureFixture[str]) -> Inspect:
-    """The document of imagenet-inspect for a source."""
 
     def run(source: Path, *options: str) -> dict[str, Any]:
         assert inspect.main(["--source", str(source), *options]) == 0

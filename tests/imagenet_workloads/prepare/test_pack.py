@@ -30,7 +30,6 @@ def run(program: object, *arguments: str | Path | int) -> int:
 
 
 def planned(tmp_path: Path, images: Collection, *options: str) -> tuple[Path, Path, str]:
-    """An indexed source: its path, the volume and the key."""
     source = write_tar_of_tars(tmp_path / "x.tar", images)
     data = tmp_path / "data"
     return source, data, run_index(source, data, "--shards", "2", *options)["key"]

@@ -36,7 +36,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def local(files: Path, tmp_path: Path) -> Path:
-    """The dataset of a volume."""
     validation = ["--validation-source", str(files / "val.tar")]
     labels = ["--validation-labels", str(files / "labels.txt")]
     boxes = [f"--bounding-boxes={files / name}" for name in BOXES]
@@ -81,7 +80,6 @@ def prepare_cached(cache: Path, data: Path, reading: list[str], more: list[str])
 
 
 def same(found: Path, expected: Path) -> bool:
-    """Whether two datasets are the same, with the boxes of each image."""
     names = ("dataset.json", "boxes.jsonl")
     return found.name == expected.name and all(
         (found / name).read_bytes() == (expected / name).read_bytes() for name in names

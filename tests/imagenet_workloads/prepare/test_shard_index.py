@@ -26,7 +26,6 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def older(source: Path, tmp_path: Path) -> Path:
-    """A sealed dataset without indexes."""
     dataset = prepare(source, tmp_path / "data", *TF_RECORD)
     make_older(dataset)
     return dataset

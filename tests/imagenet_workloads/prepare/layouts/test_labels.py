@@ -89,7 +89,6 @@ def test_labels_of_unknown_classes_are_counted_by_class(
 
 
 def write_meta(folder: Path, ids: dict[int, str], compressed: bool = True) -> None:
-    """The development kit's meta.mat."""
     (folder / "meta.mat").write_bytes(development_kit.meta(ids, compressed=compressed))
 
 

@@ -52,7 +52,6 @@ OPTIONS = ("--shards", "2", "--read-annotations")
 
 
 def expected(folder: Path, writer: str = "zip", *more: str) -> Path:
-    """Prepares the same images with the annotations in archives."""
     folder.mkdir()
     (folder / "train.tar.gz").write_bytes(archive(TRAIN))
     (folder / "val.tgz").write_bytes(archive(VALIDATION))
