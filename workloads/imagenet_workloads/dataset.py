@@ -29,12 +29,10 @@ class Shard:
     """One file of records, beside dataset.json.
 
     Attributes:
-        record: its name.
         index: name of its .idx file, `key<TAB>byte offset` a line; None for TFRecord that an older
             version or another program wrote.
-        records: images in it.
         bytes: length of the file of records.
-        sha256: hex SHA-256 of the file of records.
+        sha256: hex, of the file of records.
         image_list: name of the file with the origin of each record; None if an older version or
             another program wrote none.
     """
@@ -54,13 +52,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Split:
-    """The training or the validation images.
-
-    Attributes:
-        images: images over all shards.
-        shards: in the order of their numbers; empty when the split is.
-        per_class: images of each class, by label; None when not recorded.
-    """
+    """The training or the validation images; `per_class` is by label, or None if not recorded."""
 
     images: int
     shards: tuple[Shard, ...]
@@ -82,7 +74,6 @@ class Packing:
     Attributes:
         resize: the shorter edge in pixels; None is as in the source.
         quality: of the JPEGs that it encoded, 1 to 100.
-        codec: that converted them.
     """
 
     resize: int | None
@@ -90,24 +81,17 @@ class Packing:
     codec: str
 
     def document(self) -> dict[str, Any]:
-        """As JSON values."""
         return {"resize": self.resize, "quality": self.quality, "codec": self.codec}
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Reads what `document` made."""
         resize = fields.integer("resize", minimum=1) if fields.has("resize") else None
         return cls(resize, fields.integer("quality", minimum=1), fields.text("codec"))
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """Damaged images that were left out.
-
-    Attributes:
-        count: how many.
-        report: name of the file beside dataset.json that lists them; None when there are none.
-    """
+    """Damaged images that were left out, and the file beside dataset.json that lists them."""
 
     count: int = 0
     report: str | None = None
@@ -115,12 +99,9 @@ class Skipped:
 
 @dataclass(frozen=True)
 class BoundingBoxes:
-    """The boxes of the images' objects.
+    """The boxes of the images' objects, in a file beside dataset.json.
 
-    Attributes:
-        counts: of images with boxes, of boxes, and of what was clamped or left out.
-        file: name of the file beside dataset.json with the boxes of each image.
-        sha256: hex SHA-256 of the file.
+    `counts` are of images with boxes, of boxes, and of what was clamped or left out.
     """
 
     counts: Mapping[str, int]
@@ -128,12 +109,10 @@ class BoundingBoxes:
     sha256: str
 
     def document(self) -> dict[str, Any]:
-        """Return the boxes' part of dataset.json."""
         return {"counts": dict(self.counts), "file": self.file, "sha256": self.sha256}
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Reads what `document` made."""
         return cls(fields.counts("counts"), fields.file_name("file"), fields.text("sha256"))
 
 
@@ -143,21 +122,14 @@ class Dataset:
 
     Attributes:
         key: hex name of its content: source, options that change bytes, writer.
-        writer: version and codec that wrote the shards.
         options: the preprocessing options, as given.
         classes: class names, sorted; a label is a position in it.
-        train: the training images.
-        validation: the validation images.
-        mean: of the training images, red, green and blue, in 0..255.
-        std: likewise the standard deviation.
+        mean: of the training images, red, green and blue, in 0..255; `std` likewise.
         dropped_classes: classes left out for having too few images, with their counts.
-        skipped: damaged images.
         passed_over: files of the source that are no images, by suffix.
         decision: how the source was read; empty for a fixed layout, or in older datasets.
         unknown_labels: validation images left out, by the class that the training images lack.
         class_words: what people call a class, such as `tench` for n01440764; of some classes.
-        bounding_boxes: of its images; None without any.
-        format: of the shards, RECORD_IO or TF_RECORD.
         findings: what the check of its images has found; None in older datasets.
         packed_before: the preparations of the dataset that this one was made from, oldest first;
             None if that one does not know them.
@@ -306,10 +278,9 @@ def read_dataset(folder: Path) -> Dataset:
 
 
 def require_whole(dataset: Dataset, folder: Path) -> None:
-    """Compares the length of every shard with dataset.json, which reads none of them.
+    """Compare the length of every shard with dataset.json, without reading it.
 
-    Raises:
-        InputError: a shard is missing or has another length.
+    InputError if a shard is missing or has another length.
     """
     for shard in (*dataset.train.shards, *dataset.validation.shards):
         path = folder / shard.record
@@ -324,8 +295,7 @@ def require_whole(dataset: Dataset, folder: Path) -> None:
 def files_named(records: str) -> list[Path]:
     """Return the files that `a.rec;b.rec` names; a folder stands for its record files, by name.
 
-    Raises:
-        InputError: a folder has none, is a prepared dataset, or cannot be read.
+    InputError if a folder has none, is a prepared dataset, or cannot be read.
     """
     found: list[Path] = []
     for path in (Path(name) for name in records.split(";") if name):
@@ -355,7 +325,7 @@ def damaged(path: Path, what: str) -> InputError:
 def left_out_document(
     passed_over: Mapping[str, int], unknown_labels: Mapping[str, int]
 ) -> dict[str, Any]:
-    """What says of a source what it held beside its images, as JSON values; empty if nothing."""
+    """What a source held beside its images, as JSON values; empty if nothing."""
     counts = {"passedOver": dict(passed_over), "unknownLabels": dict(unknown_labels)}
     return {name: count for name, count in counts.items() if count}
 

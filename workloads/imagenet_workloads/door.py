@@ -46,15 +46,10 @@ Answer = TypeVar("Answer")
 
 
 class Door(LimitedConnections, HTTPServer):
-    """Serves a folder; a context manager.
+    """Serves a folder on a port of 127.0.0.1; a context manager.
 
-    Args:
-        folder: What is served.
-        port: On 127.0.0.1; 0 is any free one, which `server_port` then has.
-        is_writable: Whether it takes uploads.
-
-    Raises:
-        WorkloadError: The folder cannot be opened, or the port not listened on.
+    Port 0 is any free one, which `server_port` then has. WorkloadError if the folder cannot be
+    opened, or the port not listened on.
     """
 
     # Each may have open as many files as a request has.
@@ -83,12 +78,10 @@ class Door(LimitedConnections, HTTPServer):
         self.server_name, self.server_port = ADDRESS, self.server_address[1]
 
     def server_close(self) -> None:
-        """Close the port and the folder."""
         super().server_close()
         self.tree.__exit__()
 
     def serve_until_idle(self, seconds: float) -> None:
-        """Handle requests until there was none for a time."""
         self.timeout = min(_POLL_SECONDS, seconds)
         while self._idle_seconds() < seconds:
             self.handle_request()
@@ -111,8 +104,6 @@ class Door(LimitedConnections, HTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """The requests of one connection."""
-
     protocol_version = "HTTP/1.1"
     timeout = _SILENT_SECONDS
     wbufsize = _BUFFER_BYTES
@@ -357,7 +348,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer({"written": self.server.tree.write(self._frames())})
 
     def _frames(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the paths and contents of a body of frames."""
         count = 0
         while self._left:
             frame = self._take_line()
@@ -466,7 +456,7 @@ def _wanted_sum(text: object, path: str) -> str:
 
 
 def _range(header: str | None, size: int, path: str) -> tuple[int, int]:
-    """Return the first byte and the one after the last of an answer."""
+    """The first byte and the one after the last of an answer."""
     if header is None:
         return 0, size
     found = _RANGE.fullmatch(header)

@@ -17,10 +17,7 @@ from imagenet_workloads.errors import InputError
 
 @dataclass(frozen=True)
 class Environment:
-    """The environment of one pod.
-
-    `imagenet_spec.names` describes the variables. Without an operator they are unset, and texts are
-    empty.
+    """The environment of one pod; `imagenet_spec.names` describes the variables.
 
     Attributes:
         metrics_port: 0 means that no metrics are served.
@@ -54,10 +51,9 @@ class Environment:
 
     @classmethod
     def from_mapping(cls, variables: Mapping[str, str]) -> Self:
-        """Reads the environment, usually `os.environ`; a variable set to "" counts as unset.
+        """Read the environment, usually `os.environ`; a variable set to "" counts as unset.
 
-        Raises:
-            InputError: a variable's value does not parse; the message names the variable.
+        InputError if a variable's value does not parse; the message names the variable.
         """
         return cls(
             pod_name=variables.get(names.POD_NAME, ""),

@@ -56,8 +56,7 @@ class StorageError(WorkloadError):
 class VolumeFullError(StorageError):
     """The output volume has too little room; another try may find more.
 
-    Attributes:
-        needed: the least number of bytes that must be free; 0 if that is not known.
+    `needed` is the least number of bytes that must be free; 0 if that is not known.
     """
 
     exit_code = EXIT_VOLUME_FULL
@@ -70,8 +69,7 @@ class VolumeFullError(StorageError):
 def output_error(what: str, error: OSError, remedy: str = "") -> StorageError:
     """The error for a failed write to the output volume; the caller raises it.
 
-    It says what could not be done, such as "cannot write FILE", and the remedy, unless the volume
-    is full.
+    `what` could not be done, such as "cannot write FILE". A full volume has a remedy of its own.
     """
     message = f"{what}: {error.strerror or error}"
     if error.errno in NO_ROOM:

@@ -19,11 +19,7 @@ INPUT, SCORES, PROBABILITIES = "data", "scores", "probabilities"
 
 
 def format_of(path: Path) -> str:
-    """Return the format that a file's suffix names.
-
-    Raises:
-        InputError: it is no suffix of an exported file.
-    """
+    """Return the format that a file's suffix names; InputError if it names none."""
     for format, suffix in SUFFIXES.items():
         if path.suffix == f".{suffix}":
             return format
@@ -44,8 +40,7 @@ class OnnxModel:
     def __init__(self, path: Path, image_shape: tuple[int, int, int]) -> None:
         """Load the file, and compute one image of (channels, height, width).
 
-        Raises:
-            InputError: it is damaged, or takes images of another shape.
+        InputError if it is damaged, or takes images of another shape.
         """
         import onnxruntime
 

@@ -47,11 +47,7 @@ class Exporter(Protocol):
         """Return the model's outputs, (images, classes), of (images, channels, height, width)."""
 
     def outputs_of(self, format: str, path: Path, images: Images) -> npt.NDArray[Any]:
-        """Return those of a written file.
-
-        Raises:
-            InputError: the framework cannot compute with a file of this format.
-        """
+        """Return those of a written file; InputError if the framework cannot compute with it."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +63,9 @@ class Export:
     """A result, ready to be written in a format."""
 
     def __init__(self, result: Path, format: str) -> None:
-        """Load the model.
+        """Load the model that a result.json names: the file, its folder, or the job's folder.
 
-        Args:
-            result: a result.json, its folder, or the job's folder above attempts.
-            format: one of SUFFIXES.
-
-        Raises:
-            InputError: there is no model, or its framework does not write the format.
+        InputError if there is no model, or its framework does not write the format.
         """
         file = find_result(result, "")
         self._folder, self._format, self._result = file.parent, format, Fields.read(file)
@@ -87,12 +78,9 @@ class Export:
         )
 
     def write(self, path: Path | None) -> Path:
-        """Write the file, renamed into place when complete; return its path.
+        """Write the file, by default model.SUFFIX beside the result; return its path.
 
-        By default it is model.SUFFIX beside the result.
-
-        Raises:
-            StorageError: it cannot be written.
+        It is renamed into place when complete. StorageError if it cannot be written.
         """
         chosen = path or self._folder / f"model.{SUFFIXES[self._format]}"
         files.write_output(chosen, lambda temporary: self._exporter.write(self._format, temporary))
@@ -102,11 +90,8 @@ class Export:
         """Compare the outputs of the model and of a written file.
 
         The images are those of a dataset's folder; by default that of the job, if it is on its
-        volume.
-
-        Raises:
-            InputError: the dataset cannot be read.
-            WorkloadError: the outputs differ too much.
+        volume. InputError if the dataset cannot be read, WorkloadError if the outputs differ too
+        much.
         """
         images, origin = self._images(dataset)
         expected = self._exporter.outputs(images)

@@ -18,11 +18,7 @@ _Value = TypeVar("_Value")
 
 
 def read_json(path: Path) -> Any:
-    """Reads a file that holds one JSON value.
-
-    Raises:
-        InputError: the file cannot be read, or is not JSON.
-    """
+    """Read a file of one JSON value; InputError if it cannot be read, or is not JSON."""
     try:
         text = files.read_bytes(path).decode()
     except FileNotFoundError:
@@ -38,9 +34,7 @@ def read_json(path: Path) -> Any:
 class Fields:
     """One JSON object and its place.
 
-    Attributes:
-        values: the object itself.
-        where: the prefix of every message, e.g. `/data/datasets/k/dataset.json: splits.train`.
+    `where` is the prefix of every message, e.g. `/data/datasets/k/dataset.json: splits.train`.
     """
 
     values: Mapping[str, Any]
@@ -48,12 +42,11 @@ class Fields:
 
     @classmethod
     def read(cls, path: Path) -> "Fields":
-        """Reads a file that holds one JSON object."""
         return cls.of(read_json(path), str(path))
 
     @classmethod
     def parse(cls, text: str, where: str) -> "Fields":
-        """Parses the text of one JSON object; `where` names its origin in messages."""
+        """Parse the text of one JSON object; `where` names its origin in messages."""
         return cls.of(_parse(text, where), where)
 
     @classmethod
@@ -68,7 +61,6 @@ class Fields:
         return self.values.get(name) is not None
 
     def text(self, name: str) -> str:
-        """A string field."""
         return self._typed(name, str, "a string")
 
     def file_name(self, name: str) -> str:
@@ -86,18 +78,15 @@ class Fields:
         return value
 
     def object(self, name: str) -> "Fields":
-        """A nested object."""
         return Fields(self._typed(name, dict, "an object"), self._path(name))
 
     def objects(self, name: str) -> Iterator["Fields"]:
-        """Each object of a list of objects."""
         for position, value in enumerate(self._typed(name, list, "a list")):
             if not isinstance(value, dict):
                 raise self.wrong(f"{name}[{position}]", f"must be an object, not {_kind(value)}")
             yield Fields(value, self._path(f"{name}[{position}]"))
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings."""
         values = self._typed(name, list, "a list")
         for position, value in enumerate(values):
             if not isinstance(value, str):

@@ -51,9 +51,8 @@ _OF_PATHS = frozenset((errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOO
 def status_of(path: Path) -> os.stat_result | None:
     """The status of what a path leads to; None if it leads to nothing.
 
-    Raises:
-        InputError: a folder above may not be searched, or it is no path.
-        WorkloadError: The system call fails.
+    InputError if a folder above may not be searched, or it is no path; WorkloadError if the system
+    call fails otherwise.
     """
     try:
         return path.stat()
@@ -65,22 +64,18 @@ def status_of(path: Path) -> os.stat_result | None:
 
 
 def exists(path: Path) -> bool:
-    """Whether a path leads to anything; WorkloadError as of `status_of`."""
+    """Whether a path leads to anything; errors are those of `status_of`."""
     return status_of(path) is not None
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a path leads to a folder; WorkloadError as of `status_of`."""
+    """Whether a path leads to a folder; errors are those of `status_of`."""
     status = status_of(path)
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def require_no_file(folder: Path) -> None:
-    """Checks that neither a folder nor one above it is a file instead.
-
-    Raises:
-        InputError: one is.
-    """
+    """Check that neither a folder nor one above it is a file; InputError if one is."""
     for candidate in (folder, *folder.parents):
         status = status_of(candidate)
         if status is not None and not stat.S_ISDIR(status.st_mode):
@@ -102,11 +97,10 @@ def owner(path: Path) -> str:
 
 
 def open_file(path: str | Path) -> int:
-    """Opens a file for reading and returns its descriptor; links are followed.
+    """Open a file for reading and return its descriptor; links are followed.
 
-    Raises:
-        InputError: the path leads to a pipe, a device or a socket.
-        OSError: it cannot be opened, or is a folder.
+    InputError if the path leads to a pipe, a device or a socket; OSError if it cannot be opened, or
+    is a folder.
     """
     try:
         return volume_files.open_file(path)
@@ -115,12 +109,7 @@ def open_file(path: str | Path) -> int:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The whole content of a file.
-
-    Raises:
-        InputError: the path leads to no file.
-        OSError: it cannot be read.
-    """
+    """Return the whole content of a file; errors are those of `open_file`."""
     with os.fdopen(open_file(path), "rb") as file:
         return file.read()
 
@@ -131,11 +120,10 @@ def temporary_for(path: Path) -> Path:
 
 
 def explain(path: Path, error: OSError) -> NoReturn:
-    """Raise an OSError about a write of `path` as an error with a remedy.
+    """Raise an OSError about a write of `path` with a remedy.
 
-    Raises:
-        StorageError: The volume is full, read-only, or owned by another user.
-        WorkloadError: Any other error, which may be transient.
+    It becomes a StorageError if the volume is full, read-only, or owned by another user, and
+    otherwise a WorkloadError, because it may be transient.
     """
     if error.errno in NO_ROOM:
         raise StorageError(
@@ -155,7 +143,6 @@ def explain(path: Path, error: OSError) -> NoReturn:
 
 
 def _obstacle(path: Path) -> str:
-    """Return what is in the place of a folder, if anything is."""
     for candidate in (path, *path.parents):
         with contextlib.suppress(OSError):
             if candidate.is_file():
@@ -175,11 +162,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, and check that it is writable.
-
-    Raises:
-        StorageError: It cannot be created or written.
-    """
+    """Create a folder and its parents, and check that it is writable; StorageError if not."""
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         _make_probe(folder)
@@ -188,9 +171,7 @@ def make_folder(folder: Path) -> None:
 def make_output_folder(folder: Path) -> None:
     """Create a folder of an output volume and its parents, synced to the disk.
 
-    Raises:
-        VolumeFullError: The volume is full.
-        StorageError: It cannot be created.
+    VolumeFullError if the volume is full, StorageError if it cannot be created.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -242,8 +223,7 @@ def require_space(
 ) -> None:
     """Check that the volume of a folder has the needed bytes, for `what` needs them.
 
-    Raises:
-        StorageError: It has less; the message has the remedy.
+    StorageError, with the remedy, if it has less.
     """
     free = free_bytes(folder)
     if free < needed:
@@ -256,15 +236,10 @@ def require_space(
 class NewFile:
     """A file with a temporary name until `publish` renames it.
 
-    A context manager: a file that is not published is deleted.
+    A context manager: a file that is not published is deleted. StorageError if it cannot be made.
     """
 
     def __init__(self, path: Path) -> None:
-        """Create the temporary file.
-
-        Raises:
-            StorageError: it cannot be made here.
-        """
         self.path = path
         self._temporary = temporary_for(path)
         self.file: BinaryIO
@@ -296,8 +271,7 @@ class NewFile:
     def publish(self) -> None:
         """Rename the finished file.
 
-        Raises:
-            FileNotFoundError: Another process deleted the temporary file.
+        FileNotFoundError if another process has deleted the temporary file.
         """
         try:
             self._temporary.rename(self.path)
@@ -330,9 +304,7 @@ def begin_writing(descriptor: int, start: int, length: int) -> None:
 def write_file(path: Path, content: bytes) -> None:
     """Write a small file atomically.
 
-    Raises:
-        StorageError: It cannot be written.
-        WorkloadError: Its temporary file vanishes repeatedly.
+    StorageError if it cannot be written, WorkloadError if its temporary file vanishes repeatedly.
     """
     for _ in range(_TRIES):
         # Another run that seals the same dataset may have deleted the temporary file.
@@ -345,9 +317,8 @@ def write_file(path: Path, content: bytes) -> None:
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
     """Write a file atomically, from its chunks.
 
-    Raises:
-        StorageError: It cannot be written.
-        FileNotFoundError: Another process deleted the temporary file.
+    StorageError if it cannot be written, FileNotFoundError if another process deleted the temporary
+    file.
     """
     with NewFile(path) as new:
         with storage_errors(path):
@@ -390,9 +361,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def write_output(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` make a file or folder of the output volume, renamed into place when complete.
 
-    Raises:
-        VolumeFullError: The volume is full.
-        StorageError: It cannot be written.
+    VolumeFullError if the volume is full, StorageError if it cannot be written.
     """
     try:
         with replacing(path) as temporary:
@@ -451,8 +420,7 @@ def remove_folder(folder: Path, *, ignore_errors: bool = False) -> None:
 def unnamed_file(folder: Path) -> Iterator[IO[bytes]]:
     """Open an unnamed file on the volume, until the end of the block or of the process.
 
-    Raises:
-        StorageError: it cannot be made here.
+    StorageError if it cannot be made here.
     """
     temporary = temporary_for(folder / "scan")
     with storage_errors(folder):
@@ -484,7 +452,7 @@ def sweep(folder: Path, older_than: float = 0.0) -> None:
 
 
 def _tree(path: Path) -> list[Path]:
-    """Return a file, or a folder with all that is below it."""
+    """A file, or a folder with all that is below it."""
     return [path, *path.rglob("*")] if path.is_dir() else [path]
 
 

@@ -22,12 +22,9 @@ _LONGEST_NAME = 40
 
 @dataclass(frozen=True)
 class Copies:
-    """Images that look like another one.
+    """Images that look like another one, some of them like an image of another class.
 
-    Attributes:
-        images: Their number.
-        other_class: Those of them that look like an image of another class.
-        examples: The names of the first ones, each with that of the other image.
+    `examples` are the names of the first ones, each with that of the other image.
     """
 
     images: int
@@ -35,36 +32,27 @@ class Copies:
     examples: tuple[tuple[str, str], ...]
 
     def to_document(self) -> dict[str, Any]:
-        """Return JSON values."""
         examples = [{"image": image, "like": like} for image, like in self.examples]
         return {"images": self.images, "otherClass": self.other_class, "examples": examples}
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Parse the result of `to_document`."""
         examples = ((one.text("image"), one.text("like")) for one in fields.objects("examples"))
         return cls(fields.integer("images"), fields.integer("otherClass"), tuple(examples))
 
 
 @dataclass(frozen=True)
 class FewImages:
-    """Images of one kind.
-
-    Attributes:
-        images: Their number.
-        examples: The names of the first ones.
-    """
+    """Images of one kind: their number, and the names of the first ones."""
 
     images: int
     examples: tuple[str, ...]
 
     def to_document(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {"images": self.images, "examples": list(self.examples)}
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Parse the result of `to_document`."""
         return cls(fields.integer("images"), fields.texts("examples"))
 
 
@@ -78,7 +66,6 @@ class Imbalance:
     smallest_images: int
 
     def to_document(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "largest": {"class": self.largest, "images": self.largest_images},
             "smallest": {"class": self.smallest, "images": self.smallest_images},
@@ -86,7 +73,6 @@ class Imbalance:
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Parse the result of `to_document`."""
         largest, smallest = fields.object("largest"), fields.object("smallest")
         return cls(
             largest.text("class"),
@@ -101,15 +87,14 @@ class Findings:
     """All findings of a dataset.
 
     Attributes:
-        compared: The images whose hashes were compared.
-        is_whole: Whether all pairs of them were; false if very many images look alike.
-        in_training: Validation images that look like a training image.
-        near_duplicates: Images that look like an earlier one of their split.
-        imbalance: The classes, if their numbers of images differ much.
-        least_edge: Half of the usual shorter edge, in pixels.
-        small: Images whose shorter edge is below it.
-        blank: Images without contrast, which cannot be compared.
-        report: The name of the file beside dataset.json that lists all pairs.
+        compared: the images whose hashes were compared.
+        is_whole: whether all pairs of them were; false if very many images look alike.
+        in_training: validation images that look like a training image.
+        near_duplicates: images that look like an earlier one of their split.
+        imbalance: the classes, if their numbers of images differ much.
+        least_edge: half of the usual shorter edge, in pixels; `small` images are below it.
+        blank: images without contrast, which cannot be compared.
+        report: the name of the file beside dataset.json that lists all pairs.
     """
 
     compared: int
@@ -123,7 +108,6 @@ class Findings:
     report: str | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """Return JSON values."""
         found = {
             "inTraining": self.in_training,
             "nearDuplicates": self.near_duplicates,
@@ -141,11 +125,7 @@ class Findings:
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Parse the result of `to_document`.
-
-        Raises:
-            InputError: A field is missing or invalid.
-        """
+        """Parse the result of `to_document`; InputError if a field is missing or invalid."""
         is_whole = fields.values.get("isWhole")
         if not isinstance(is_whole, bool):
             raise fields.wrong("isWhole", "must be true or false")
@@ -194,11 +174,7 @@ class Findings:
 
 
 def read_findings(fields: Fields) -> Findings | None:
-    """Read the field `checks` of dataset.json; None in datasets of older versions.
-
-    Raises:
-        InputError: A field is missing or invalid.
-    """
+    """Read the field `checks` of dataset.json; None in datasets of older versions."""
     return _read(Findings.from_fields, fields, "checks")
 
 

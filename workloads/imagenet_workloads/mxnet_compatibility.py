@@ -45,7 +45,6 @@ class MxnetLoader(SourceFileLoader):
         return compile(source, self.path, "exec", dont_inherit=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module."""
         own = {"__import__": _import, **({"str": _text} if module.__name__ in _WRITERS else {})}
         module.__dict__["__builtins__"] = {**vars(builtins), **own}
         super().exec_module(module)
@@ -118,7 +117,7 @@ def _old_onnx() -> ModuleType:
 
 
 def _version(text: str) -> list[int]:
-    """Return what of distutils' versions MXNet compares: the first two numbers."""
+    """What of distutils' versions MXNet compares: the first two numbers."""
     return [int(part) for part in text.split(".")[:2]]
 
 

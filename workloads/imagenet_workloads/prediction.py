@@ -45,12 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class Predictor(Protocol):
-    """A trained network on the CPU.
-
-    Attributes:
-        classes: outputs.
-        origin: its file, for messages.
-    """
+    """A trained network on the CPU: its number of classes, and its file for messages."""
 
     classes: int
     origin: str
@@ -79,12 +74,10 @@ class Classifier:
     """A trained network, ready for one image at a time on the CPU."""
 
     def __init__(self, folder: Path, result: Fields, exported: Path | None = None) -> None:
-        """Loads what a result.json in the folder names.
+        """Load what a result.json in the folder names.
 
         `exported` is a file that `imagenet-export` wrote of this result, and replaces its model.
-
-        Raises:
-            InputError: a file is missing or damaged, or they do not fit together.
+        InputError if a file is missing or damaged, or they do not fit together.
         """
         self.inputs = Inputs.read(result.object("inputs"))
         self._has_warned = False
@@ -104,15 +97,13 @@ class Classifier:
 
     @property
     def classes(self) -> int:
-        """The number of classes."""
         return self._model.classes
 
     @classmethod
     def load(cls, path: Path, exported: Path | None = None) -> Self:
-        """Loads a result: a result.json, its folder (…/attempts/rN), or the job's folder.
+        """Load a result: a result.json, its folder (…/attempts/rN), or the job's folder.
 
-        Raises:
-            InputError: there is no result, or it is damaged.
+        InputError if there is no result, or it is damaged.
         """
         file = find_result(path)
         return cls(file.parent, Fields.read(file), exported)
@@ -120,8 +111,7 @@ class Classifier:
     def classify(self, path: Path, top: int) -> list[Prediction]:
         """The `top` likeliest classes of an image file, the likeliest first.
 
-        Raises:
-            InputError: the file is no image that can be read.
+        InputError if the file is no image that can be read.
         """
         encoded = read_file(path)
         image = prepare(encoded, str(path), self.inputs)
@@ -155,8 +145,7 @@ class Classifier:
 def images_in(folder: Path) -> list[Path]:
     """Return the images in a folder and those below it, by name; hidden files are left out.
 
-    Raises:
-        InputError: it has no image, or cannot be read.
+    InputError if it has no image, or cannot be read.
     """
     found: list[Path] = []
 
@@ -172,11 +161,7 @@ def images_in(folder: Path) -> list[Path]:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of an image file.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return the content of an image file; InputError if it cannot be read."""
     try:
         return files.read_bytes(path)
     except OSError as error:
@@ -186,8 +171,7 @@ def read_file(path: Path) -> bytes:
 def prepare(encoded: bytes, origin: str, inputs: Inputs) -> NDArray[np.float32]:
     """Return the network's input, 1 x channels x height x width, of an image file.
 
-    Raises:
-        InputError: it is no image, or is damaged; the message names its origin.
+    InputError, which names the origin, if it is no image, or is damaged.
     """
     channels, *target = inputs.image_shape
     antialias = inputs.antialias
@@ -225,18 +209,16 @@ def normalize(pixels: Pixels, inputs: Inputs) -> NDArray[np.float32]:
 
 @cache
 def _codec(name: str) -> Codec:
-    """Return the codec that packed the images, or the one that needs no library."""
+    """The codec that packed the images, or the one that needs no library."""
     has_library = name != codecs.OPENCV and codecs.has_planes()
     return codecs.choose(codecs.PLANES if has_library else codecs.OPENCV)
 
 
 def decode_image(data: bytes, origin: str, channels: int) -> Pixels:
-    """Decodes an image file: height x width x channels in 0..255, upright by its orientation.
+    """Decode an image file: height x width x channels in 0..255, upright by its orientation.
 
-    It has any format that OpenCV reads, or HEIC. 1 channel is grey (luminance).
-
-    Raises:
-        InputError: it is no image; the message names its origin.
+    It has any format that OpenCV reads, or HEIC. 1 channel is grey (luminance). InputError, which
+    names the origin, if it is no image.
     """
     if is_heif(data):
         try:
@@ -274,13 +256,10 @@ def _orientation(data: bytes) -> int:
 
 
 def find_result(path: Path, option: str = "--model ") -> Path:
-    """Finds a result.json: the path itself, in its folder, or that of a job's newest attempt.
+    """Find a result.json: the path itself, in its folder, or that of a job's newest attempt.
 
     A job's folder has attempts, or in a working directory of imagenetctl the link `model`. In
-    messages the path follows the option that named it.
-
-    Raises:
-        InputError: there is none.
+    messages the path follows the option that named it. InputError if there is none.
     """
     status = files.status_of(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
@@ -326,10 +305,8 @@ def load_model(
 ) -> Predictor:
     """Load what a result.json names, or a file that was exported from it.
 
-    A file of ONNX needs no framework.
-
-    Raises:
-        InputError: a file is missing or damaged, or the framework is unknown or not installed.
+    A file of ONNX needs no framework. InputError if a file is missing or damaged, or the framework
+    is unknown or not installed.
     """
     framework = framework_of(result)
     if exported is not None:
@@ -351,22 +328,14 @@ def load_model(
 
 
 def require_export(framework: FrameworkDescription, format: str) -> None:
-    """Refuse a format to which a framework's models are not exported.
-
-    Raises:
-        InputError: the message names the framework's formats.
-    """
+    """Refuse a format to which a framework's models are not exported, by an InputError."""
     if format not in framework.exports:
         known = f"; it has {' and '.join(framework.exports)}" if framework.exports else ""
         raise InputError(f"{framework.name} has no {format} here{known}")
 
 
 def framework_of(result: Fields) -> FrameworkDescription:
-    """The framework that a result.json names.
-
-    Raises:
-        InputError: it is unknown.
-    """
+    """The framework that a result.json names; InputError if it is unknown."""
     framework = result.text("framework") if result.has("framework") else DEFAULT_FRAMEWORK
     if framework not in FRAMEWORKS:
         raise result.wrong("framework", f"is {framework!r}; known are {', '.join(FRAMEWORKS)}")
@@ -376,8 +345,7 @@ def framework_of(result: Fields) -> FrameworkDescription:
 def load_module(description: FrameworkDescription, module: str, folder: Path) -> ModuleType:
     """Import a module of the framework that trained a result.
 
-    Raises:
-        InputError: the framework is not installed.
+    InputError if the framework is not installed.
     """
     try:
         return description.load(module)

@@ -59,14 +59,9 @@ class _DamagedError(InputError):
 def upload(attempt: Path, target: BucketFolder) -> int:
     """Upload what is missing of a job's results; return the bytes that were uploaded.
 
-    Args:
-        attempt: The folder attempts/rN with the result.json of the job.
-        target: The folder in the bucket, for the folder above attempts.
-
-    Raises:
-        InputError: It is another folder, there is no result, a file of the model is damaged, or the
-            bucket refuses.
-        WorkloadError: The bucket cannot be reached.
+    `attempt` is the folder attempts/rN with the result.json of the job; `target` is for the folder
+    above attempts. InputError if it is another folder, there is no result, a file of the model is
+    damaged, or the bucket refuses; WorkloadError if the bucket cannot be reached.
     """
     attempt = attempt.resolve()
     if not re.fullmatch(f"{ATTEMPTS_FOLDER}/r[0-9]+", "/".join(attempt.parts[-2:])):
@@ -126,9 +121,7 @@ def _sum_of(path: Path) -> FileSum:
 def _upload(results: Path, path: Path, expected: FileSum, target: BucketFolder) -> int:
     """Upload a file unless it is there; return the bytes that were uploaded.
 
-    Raises:
-        _DamagedError: The file is not the expected one; nothing is left of it in the bucket.
-        InputError: The bucket refuses.
+    _DamagedError if the file is not the expected one; nothing is left of it in the bucket.
     """
     key = target.key(path.relative_to(results).as_posix())
     if target.bucket.sha256_of(key) == expected.sha256:
@@ -155,15 +148,8 @@ def _upload(results: Path, path: Path, expected: FileSum, target: BucketFolder) 
 def fetch(source: BucketFolder, into: Path, *, with_checkpoints: bool) -> None:
     """Fetch a job's uploaded results; whoever reads them compares the sums that they list.
 
-    Args:
-        source: The folder of the job, with attempts.
-        into: The folder for them, which is made.
-        with_checkpoints: Whether the checkpoints are fetched too.
-
-    Raises:
-        InputError: There are no results, or the bucket refuses.
-        StorageError: The folder cannot be written.
-        WorkloadError: The bucket cannot be reached.
+    InputError if there are no results, or the bucket refuses; StorageError if the folder cannot be
+    written; WorkloadError if the bucket cannot be reached.
     """
     sizes = {
         one.key.removeprefix(f"{source.prefix}/"): one.size
@@ -184,15 +170,9 @@ def fetch_checkpoint(
 ) -> Path:
     """Fetch the newest checkpoint of uploaded results; return its folder.
 
-    Args:
-        source: The folder of a job, of an attempt or of a checkpoint.
-        into: The folder for it, which is made. A checkpoint that is there is not fetched again.
-        worked: Called after each file.
-
-    Raises:
-        InputError: There is no complete checkpoint, or the bucket refuses.
-        StorageError: The folder cannot be written.
-        WorkloadError: The bucket cannot be reached.
+    The source is the folder of a job, of an attempt or of a checkpoint. A checkpoint that is there
+    is not fetched again. `worked` is called after each file. InputError if there is no complete
+    checkpoint; other errors are those of `fetch`.
     """
     names = _names_in(source)
     if CHECKPOINT_FILE in names:
@@ -226,14 +206,9 @@ def fetch_checkpoint(
 def fetch_weights(source: BucketFolder, into: Path) -> Path:
     """Fetch the model's weights of uploaded results, or a file of weights; return the file.
 
-    Args:
-        source: The folder of a job or of an attempt, or the key of a file.
-        into: The folder for it, which is made. A file that is there is not fetched again.
-
-    Raises:
-        InputError: There is no model of PyTorch, or the bucket refuses.
-        StorageError: The folder cannot be written.
-        WorkloadError: The bucket cannot be reached.
+    The source is the folder of a job or of an attempt, or the key of a file. A file that is there
+    is not fetched again. InputError if there is no model of PyTorch; other errors are those of
+    `fetch`.
     """
     results = sorted(
         (match for name in _names_in(source) if (match := _RESULT.fullmatch(name)) is not None),
@@ -258,7 +233,6 @@ def fetch_weights(source: BucketFolder, into: Path) -> Path:
 
 
 def _names_in(folder: BucketFolder) -> list[str]:
-    """Return the names of all objects below a folder, relative to it."""
     return [one.key[len(folder.key("")) :] for one in folder.bucket.below(folder.prefix)]
 
 
@@ -276,11 +250,7 @@ def _size_of(folder: BucketFolder, name: str) -> int:
 
 
 def _fetch(folder: BucketFolder, name: str, expected: FileSum, path: Path) -> None:
-    """Fetch a file that is complete or absent.
-
-    Raises:
-        InputError: It is not the expected one.
-    """
+    """Fetch a file that is complete or absent; InputError if it is not the expected one."""
 
     def verified() -> Iterator[bytes]:
         digest = hashlib.sha256()

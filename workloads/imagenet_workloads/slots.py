@@ -314,11 +314,8 @@ def launch(
     """Run the slots to their end; return the exit code of the first that failed, or 0.
 
     The rendezvous is waited for, and after a slot has failed, the others have the seconds of
-    `grace` to end. The variables are those of the pod, and of its first slot.
-
-    Raises:
-        InputError: the command or the environment is wrong.
-        WorkloadError: there is no rendezvous.
+    `grace` to end. The variables are those of the pod, and of its first slot. InputError if the
+    command or the environment is wrong, WorkloadError if there is no rendezvous.
     """
     first: Slot | None = HorovodSlot.from_mapping(variables) or Process.from_mapping(variables)
     if first is None:
@@ -360,7 +357,7 @@ def _run(
     grace: float,
     variables: Mapping[str, str],
 ) -> tuple[int, int] | None:
-    """Run the slots to their end; give local rank and exit code of the first that failed."""
+    """Run the slots to their end; return local rank and exit code of the first that failed."""
     waited = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     try:
@@ -384,8 +381,7 @@ def _run(
 def find_program(name: str) -> str:
     """Return a command's path: as it is written, beside this program, or on the PATH.
 
-    Raises:
-        InputError: there is none.
+    InputError if there is none.
     """
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     found = shutil.which(name, path=None if "/" in name else beside)

@@ -1,9 +1,7 @@
 """Clients of file servers (`http`) and of buckets with an S3 API (`s3`), with what both share.
 
-Preparation reads sources by them, and training reads prepared datasets.
-
-`TRAFFIC` counts the requests to them, and the bytes that they sent. The programs report these as
-metrics, and the estimate of index is an extrapolation of them.
+Preparation reads sources by them, and training reads prepared datasets. `TRAFFIC` counts their
+requests and the bytes of the answers, for metrics and for the estimate of index.
 """
 
 import threading
@@ -20,14 +18,13 @@ class Traffic:
         self._report: Callable[[int, int], None] = lambda requests, bytes: None
 
     def add(self, requests: int, bytes: int) -> None:
-        """Counts requests, and the bytes of their answers."""
         with self._lock:
             self.requests += requests
             self.bytes += bytes
         self._report(requests, bytes)
 
     def report_to(self, report: Callable[[int, int], None]) -> None:
-        """Has a function called with each addition from now on."""
+        """Have a function called with each later addition."""
         self._report = report
 
 

@@ -20,18 +20,15 @@ class Credentials:
 
     @property
     def are_given(self) -> bool:
-        """Whether there is a Secret."""
         return self._folder is not None
 
     def has(self, key: str) -> bool:
-        """Whether the Secret has a key."""
         return self._folder is not None and files.exists(self._folder / key)
 
     def read(self, key: str) -> str:
         """The value of a key, without the newline that an editor adds at its end.
 
-        Raises:
-            InputError: there is no Secret, or it lacks the key.
+        InputError if there is no Secret, or it lacks the key.
         """
         if self._folder is None:
             raise InputError(f"the key {key} is missing: no Secret is given; write secretName")

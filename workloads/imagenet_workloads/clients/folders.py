@@ -48,11 +48,9 @@ class BucketFolder:
         self.prefix = prefix.strip("/")
 
     def key(self, name: str) -> str:
-        """The key of a file."""
         return f"{self.prefix}/{name}"
 
     def where(self, name: str) -> str:
-        """`s3://BUCKET/KEY`."""
         return self.bucket.where(self.key(name))
 
     def read(self, name: str, begin: int, length: int) -> bytes:
@@ -67,13 +65,12 @@ class ServedFolder:
     """A folder of a server that answers requests for ranges of bytes."""
 
     def __init__(self, url: str, client: HttpClient, query: str = "") -> None:
-        """Takes a URL without query; the query is appended to that of each file."""
+        """Take a URL without query; the query is appended to that of each file."""
         self._url = url.rstrip("/")
         self._client = client
         self._query = query.lstrip("?")
 
     def where(self, name: str) -> str:
-        """The URL without the query."""
         return f"{self._url}/{name}"
 
     def read(self, name: str, begin: int, length: int) -> bytes:
@@ -102,16 +99,9 @@ def open_bucket_folder(
     region: str | None = None,
     credentials: Credentials | None = None,
 ) -> BucketFolder:
-    """Opens `s3://BUCKET/PREFIX`.
+    """Open `s3://BUCKET/PREFIX` at the URL of an S3 API, by default AWS's.
 
-    Args:
-        url: the folder.
-        endpoint: the URL of an S3 API; None for AWS.
-        region: of the bucket; None for us-east-1.
-        credentials: the keys; None for those in `$IMAGENET_CREDENTIALS`.
-
-    Raises:
-        InputError: it is no such address, or the Secret lacks a key.
+    InputError if it is no such address, or the Secret lacks a key.
     """
     found = _BUCKET.fullmatch(url)
     if found is None:
@@ -122,16 +112,10 @@ def open_bucket_folder(
 def open_folder(
     url: str, endpoint: str | None = None, region: str | None = None, query_key: str | None = None
 ) -> RemoteFolder:
-    """Opens `s3://BUCKET/PREFIX`, or the URL of a folder on a server.
+    """Open `s3://BUCKET/PREFIX`, or the URL of a folder on a server.
 
-    Args:
-        url: the folder.
-        endpoint: the URL of an S3 API; None for AWS.
-        region: of the bucket; None for us-east-1.
-        query_key: the key of the Secret with the query of each file's URL; None for no query.
-
-    Raises:
-        InputError: it is no such address, or the Secret lacks a key.
+    `query_key` is the key of the Secret with the query of each file's URL; None for no query.
+    InputError if it is no such address, or the Secret lacks a key.
     """
     if url.startswith(SCHEME):
         return open_bucket_folder(url, endpoint, region)

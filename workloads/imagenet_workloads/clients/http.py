@@ -58,19 +58,13 @@ _EXPLAINED = {
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a file.
-
-    Attributes:
-        url: without query, as it may stand in messages.
-        query: appended to every request; may be a signature.
-    """
+    """The address of a file: a URL that messages may show, and a query that may be a signature."""
 
     url: str
     query: str = field(default="", repr=False)
 
     @property
     def target(self) -> str:
-        """The URL of a request."""
         return f"{self.url}?{self.query}" if self.query else self.url
 
 
@@ -83,7 +77,6 @@ class Login:
 
     @property
     def header(self) -> str:
-        """The value of the header Authorization."""
         pair = f"{self.username}:{self.password}".encode()
         return f"Basic {base64.b64encode(pair).decode()}"
 
@@ -96,7 +89,6 @@ class Token:
 
     @property
     def header(self) -> str:
-        """The value of the header Authorization."""
         return f"Bearer {self.value}"
 
 
@@ -104,10 +96,8 @@ class Token:
 class Answer:
     """An answer of 200 or 206, or another one that the caller asked for.
 
-    Attributes:
-        status: of the answer.
-        headers: names are not case-sensitive.
-        body: empty unless the status is the wanted one.
+    The names of its headers are not case-sensitive. Its body is empty unless the status is the
+    wanted one.
     """
 
     status: int
@@ -151,7 +141,7 @@ class HttpClient:
         headers: Mapping[str, str],
         others: frozenset[int] = frozenset(),
     ) -> Answer:
-        """Returns an answer, after up to 8 tries.
+        """Return an answer, after up to 8 tries.
 
         Args:
             address: of the file.
@@ -189,7 +179,6 @@ class HttpClient:
                 _release(answer)
 
     def _tried(self, address: Address, request: Callable[[], _Result]) -> _Result:
-        """The result of a request, after up to 8 tries."""
         for attempt in range(_TRIES):
             try:
                 return request()
@@ -206,7 +195,6 @@ class HttpClient:
         raise WorkloadError(f"{address.url}: {failure}, in {_TRIES} tries")
 
     def close(self) -> None:
-        """Closes all connections."""
         self._pool.clear()
 
     def _try(
@@ -232,7 +220,6 @@ class HttpClient:
                 _release(answer)
 
     def _refusal(self, address: Address, answer: urllib3.BaseHTTPResponse) -> Exception:
-        """The error for a status that is not wanted; the caller raises it."""
         # The host of a redirect knows nothing of the login.
         is_own = address.url not in self._redirected
         return _refusal(address, answer, self._explained if is_own else {})
@@ -283,7 +270,6 @@ def _chunks(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 
 @contextmanager
 def _explained(address: Address) -> Iterator[None]:
-    """Puts the errors of a request in words, without the URL in them."""
     try:
         yield
     except SSLError as error:

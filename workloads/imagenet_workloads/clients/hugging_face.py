@@ -26,7 +26,6 @@ class Repository:
     endpoint: str | None = None
 
     def address(self, name: str) -> Address:
-        """The address of a file."""
         from huggingface_hub import hf_hub_url
 
         url = hf_hub_url(
@@ -36,11 +35,7 @@ class Repository:
 
 
 def token() -> Token | None:
-    """The token of the Secret; None without a Secret.
-
-    Raises:
-        InputError: the Secret lacks the key.
-    """
+    """The token of the Secret; None without a Secret. InputError if the Secret lacks the key."""
     credentials = Credentials()
     return Token(credentials.read(TOKEN)) if credentials.are_given else None
 
@@ -53,7 +48,7 @@ def find(
     *,
     with_checksums: bool = False,
 ) -> tuple[Repository, Mapping[str, str]]:
-    """Asks for the commit of a revision (a branch, tag or commit), and for its files.
+    """Ask for the commit of a revision (a branch, tag or commit), and for its files.
 
     Args:
         dataset: the name of the dataset.
@@ -93,7 +88,7 @@ def find(
 
 @contextmanager
 def _explained(dataset: str, revision: str | None) -> Iterator[None]:
-    """Puts the errors of the package in words; its own hold addresses and answers."""
+    """Explain the errors of the package; its own hold addresses and answers."""
     import httpx2
     from huggingface_hub.errors import (
         GatedRepoError,

@@ -34,7 +34,7 @@ class Download:
         competition: its name; empty for a dataset.
         dataset: its name as OWNER/NAME; empty for a competition.
         version: of the dataset; None for the newest.
-        file: the path of the file; None for the zip of all.
+        file: its path; None for the zip of all.
         endpoint: the URL of the server; None for www.kaggle.com.
     """
 
@@ -46,13 +46,11 @@ class Download:
 
     @property
     def name(self) -> str:
-        """The name of the downloaded file."""
         whole = f"{(self.competition or self.dataset).rpartition('/')[2]}.zip"
         return whole if self.file is None else self.file.rpartition("/")[2]
 
     @property
     def server(self) -> str:
-        """The URL of the server."""
         return self.endpoint or _ENDPOINT
 
     @property
@@ -85,7 +83,7 @@ class Download:
 
 
 def connect(download: Download) -> HttpClient:
-    """Returns a client with the login of the Secret; without a Secret, it has no login."""
+    """Return a client with the login of the Secret; without a Secret, it has no login."""
     credentials = Credentials()
     login: Login | Token | None = None
     if credentials.has(USERNAME):
@@ -96,11 +94,9 @@ def connect(download: Download) -> HttpClient:
 
 
 def at_version(download: Download, client: HttpClient) -> Download:
-    """Asks for the newest version of a dataset, unless one is given. A competition has none.
+    """Ask for the newest version of a dataset, unless one is given. A competition has none.
 
-    Raises:
-        InputError: the server refuses, or knows no such dataset.
-        WorkloadError: the server cannot be reached.
+    InputError if the server refuses, or knows no such dataset.
     """
     if not download.dataset or download.version is not None:
         return download
@@ -112,7 +108,6 @@ def at_version(download: Download, client: HttpClient) -> Download:
 
 
 def _of_dataset(kind: str, dataset: str) -> Any:
-    """A request about a dataset."""
     _, types = _types()
     request = getattr(types, kind)()
     request.owner_slug, _, request.dataset_slug = dataset.partition("/")
@@ -120,7 +115,6 @@ def _of_dataset(kind: str, dataset: str) -> Any:
 
 
 def _types() -> tuple[Any, Any]:
-    """The requests about competitions, and those about datasets."""
     try:
         from kagglesdk.competitions.types import competition_api_service
         from kagglesdk.datasets.types import dataset_api_service

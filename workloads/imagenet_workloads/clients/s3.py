@@ -1,4 +1,4 @@
-"""A bucket with an S3 API: opens it by the keys of the Secret, and puts its errors in words.
+"""A bucket with an S3 API: opens it by the keys of the Secret, and explains its errors.
 
 The client library sends the requests, retries and signatures (docs/decisions/0013-s3-client.md).
 Its own messages hold addresses and answers of the server, so only the error's code is repeated.
@@ -52,14 +52,7 @@ class NoObjectError(InputError):
 
 
 class Object(NamedTuple):
-    """An object of a listing or an answer.
-
-    Attributes:
-        key: from the bucket's root.
-        size: in bytes.
-        etag: with its quotes; empty if the API gives none.
-        last_modified: in ISO 8601.
-    """
+    """An object: its ETag has quotes, or is empty; its time of modification is in ISO 8601."""
 
     key: str
     size: int
@@ -79,22 +72,15 @@ class Bucket:
     store: "S3Store"
 
     def where(self, key: str) -> str:
-        """The name of an object in messages."""
         return address_of(self.name, key)
 
     def read(
         self, key: str, span: tuple[int, int] | None = None, etag: str = ""
     ) -> tuple[Object, bytes]:
-        """Reads an object.
+        """Read an object, or the bytes of a span: the first, and the one after the last.
 
-        Args:
-            key: of the object.
-            span: the first byte, and the one after the last; None for all.
-            etag: that the object must have; empty for any.
-
-        Raises:
-            ObjectChangedError: it has another ETag.
-            NoObjectError: there is no such object.
+        ObjectChangedError if it has another ETag than the given one, NoObjectError if there is
+        none.
         """
         import obstore
 
@@ -110,7 +96,6 @@ class Bucket:
         return _object(answer.meta), data
 
     def size_of(self, key: str) -> int | None:
-        """The bytes of an object; None if there is none."""
         import obstore
 
         try:
@@ -133,12 +118,9 @@ class Bucket:
         return found
 
     def write(self, key: str, content: bytes | Iterator[bytes], sha256: str | None = None) -> None:
-        """Writes an object, which appears when it is complete. An iterator is sent in parts.
+        """Write an object, which appears when it is complete. An iterator is sent in parts.
 
-        Args:
-            key: of the object.
-            content: its bytes.
-            sha256: theirs, which `sha256_of` returns; None for none.
+        `sha256_of` returns the SHA-256 that is given.
         """
         import obstore
 
@@ -149,7 +131,6 @@ class Bucket:
             )
 
     def delete(self, key: str) -> None:
-        """Deletes an object, if there is one."""
         import obstore
 
         with suppress(NoObjectError), _explained(self.where(key)):
@@ -165,7 +146,6 @@ class Bucket:
         return sorted(found["common_prefixes"]), sorted(map(_object, found["objects"]))
 
     def below(self, prefix: str) -> list[Object]:
-        """All objects below a prefix, sorted by key."""
         import obstore
 
         found: list[Object] = []
@@ -184,12 +164,9 @@ def address_of(bucket: str, key: str) -> str:
 def open_bucket(
     name: str, endpoint: str | None, region: str | None, credentials: Credentials | None = None
 ) -> Bucket:
-    """Opens a bucket by the keys of credentials, by default `$IMAGENET_CREDENTIALS`, or without.
+    """Open a bucket by the keys of credentials, by default `$IMAGENET_CREDENTIALS`, or without.
 
-    Without an endpoint it is AWS's, and without a region in us-east-1.
-
-    Raises:
-        InputError: the client is not installed, the endpoint is no URL, or the Secret lacks a key.
+    InputError if the client is not installed, the endpoint is no URL, or the Secret lacks a key.
     """
     # The client panics if it is no URL, or has no such port.
     if endpoint is not None and not re.search(ENDPOINT, endpoint):
@@ -221,7 +198,6 @@ def open_bucket(
 
 @contextmanager
 def _explained(where: str) -> Iterator[None]:
-    """Puts the errors of the client in words."""
     from obstore.exceptions import BaseError
 
     try:

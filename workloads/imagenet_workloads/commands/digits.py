@@ -84,7 +84,6 @@ def _run(parsed: argparse.Namespace) -> None:
 
 
 def _jpegs(size: int, rare_class: int, rare_images: int) -> dict[int, list[bytes]]:
-    """Return the JPEGs of each class, of the rare one only the first few."""
     # Imported here: the parser must be importable without OpenCV.
     import numpy as np
 
@@ -99,7 +98,6 @@ def _jpegs(size: int, rare_class: int, rare_images: int) -> dict[int, list[bytes
 
 
 def _jpeg(digit: "npt.NDArray[np.uint8]", size: int) -> bytes:
-    """Return a grey JPEG, `size` pixels a side, 0 for paper to 255 for ink."""
     import cv2
     import numpy as np
 
@@ -113,14 +111,13 @@ def _jpeg(digit: "npt.NDArray[np.uint8]", size: int) -> bytes:
 
 
 def _inner_tars(classes: dict[int, list[bytes]]) -> Iterator[tuple[str, bytes]]:
-    """Yield one inner archive a class, its images named as ImageNet names them."""
     for label, contents in sorted(classes.items()):
         named = ((f"{label}_{number}.JPEG", jpeg) for number, jpeg in enumerate(contents))
         yield f"{label}.tar", _tar(named)
 
 
 def _tar(members: Iterable[tuple[str, bytes]]) -> bytes:
-    """Return an archive of named contents, with the same bytes on every machine and date."""
+    """Return an archive with the same bytes on every machine and date."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, member in members:

@@ -60,7 +60,6 @@ def _run(parsed: argparse.Namespace) -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """End at once: the next process continues at any byte."""
     os._exit(TERMINATED)
 
 

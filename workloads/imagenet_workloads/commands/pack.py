@@ -62,11 +62,10 @@ def _run(parsed: argparse.Namespace) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let freed memory stay with this process, for each of its threads; glibc alone has that.
+    """Keep freed memory in this process, for each of its threads; glibc alone can.
 
-    The pixels of an image take a megabyte. By default, glibc gives such memory back to the kernel
-    when it is freed, and the kernel clears it page by page for the next image: a twentieth of the
-    program's time.
+    The pixels of an image take a megabyte. By default, glibc returns such memory to the kernel when
+    it is freed, and the kernel clears it page by page for the next image: a twentieth of the time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

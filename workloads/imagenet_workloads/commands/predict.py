@@ -110,11 +110,7 @@ def _run(parsed: argparse.Namespace) -> None:
 
 
 class Table:
-    """A CSV table on the standard output: a heading, then a row for each image as it is classified.
-
-    Args:
-        top: The number of classes in a row.
-    """
+    """A CSV table on the standard output, with `top` classes in a row."""
 
     def __init__(self, top: int) -> None:
         # The bytes of a file's name are written as they are.
@@ -125,7 +121,6 @@ class Table:
         self._writer.writerow(["image", "class", "probability", *further])
 
     def write(self, path: Path, likeliest: Sequence["Prediction"]) -> None:
-        """Write the row of an image; its classes are the likeliest first."""
         cells = (cell for one in likeliest for cell in (one.name, f"{one.probability:.6f}"))
         self._writer.writerow([path, *cells])
 

@@ -60,10 +60,8 @@ class Recipe:
     Attributes:
         image_shape: channels, height, width.
         augmentation: of training images.
-        pad: pixels added on each side of a training image.
-        fill: their value.
+        pad: pixels added on each side of a training image, with the value `fill`.
         resize: shorter edge of a validation image before the central crop; 0 is as packed.
-        layout: how the images of a batch lie in memory.
         augmented_epochs: so many epochs, from the first, are augmented; None is all.
         sizes: of training images, from their epochs on; without any, those of `image_shape`.
     """
@@ -85,7 +83,6 @@ class Recipe:
 
     @property
     def target(self) -> Size:
-        """Height and width of the network's input."""
         return Size(*self.image_shape[1:])
 
     @property
@@ -101,10 +98,7 @@ class Recipe:
         return DRAWS if any(further) else _PLAIN_DRAWS
 
     def of_epoch(self, number: int) -> "Recipe":
-        """Return the recipe of an epoch, counted from 0: with its size and its augmentation.
-
-        The last epochs may have no augmentation.
-        """
+        """Return the recipe of an epoch, from 0: the last ones may have no augmentation."""
         is_augmented = self.augmented_epochs is None or number < self.augmented_epochs
         if is_augmented and not self.sizes:
             return self
@@ -117,10 +111,7 @@ class Recipe:
 
 
 def training_pixels(encoded: bytes, draws: Sequence[float], recipe: Recipe) -> Pixels:
-    """Return a training image, (height, width, channels).
-
-    `draws` are `recipe.draws` numbers from 0 to below 1.
-    """
+    """Return a training image, (height, width, channels), by `recipe.draws` numbers in [0, 1)."""
     chosen = recipe.augmentation
     image = JpegImage(encoded, recipe.image_shape[0])
     if recipe.pad:
@@ -156,13 +147,10 @@ def validation_pixels(encoded: bytes, recipe: Recipe) -> Pixels:
 def central_pixels(
     image: JpegImage, target: Size, resize: int, *, antialias: bool = True
 ) -> Pixels:
-    """Resize an image and return its centre, (height, width, channels).
+    """Resize an image so that its shorter edge is `resize`, and return its centre.
 
-    Args:
-        image: the image.
-        target: height and width of the centre; a smaller image is enlarged.
-        resize: the shorter edge before; 0 is as it comes.
-        antialias: whether the decoder may shrink it first.
+    A `resize` of 0 leaves it as it comes. An image smaller than the centre is enlarged. `antialias`
+    says whether the decoder may shrink it first.
     """
     shorter = min(image.size)
     edge = resize or shorter
@@ -181,7 +169,7 @@ def central_pixels(
 def _scaled_crop(
     size: Size, target: Size, draws: Sequence[float], chosen: AugmentationOptions
 ) -> Region:
-    """Return the part of an image that fills the target at a random scale and aspect ratio."""
+    """The part of an image that fills the target at a random scale and aspect ratio."""
     scale = _between(draws[_SCALE], chosen.min_random_scale, chosen.max_random_scale)
     largest = chosen.max_random_aspect_ratio
     ratio = 1 + _between(draws[_ASPECT], -largest, largest)
@@ -201,7 +189,7 @@ def _scaled_crop(
 def _area_crop(
     size: Size, target: Size, draws: Sequence[float], chosen: AugmentationOptions
 ) -> Region:
-    """Return a random part of an image by area and aspect ratio (Szegedy et al. 2014)."""
+    """A random part of an image by area and aspect ratio (Szegedy et al. 2014)."""
     smallest, largest = chosen.min_random_aspect_ratio, chosen.max_random_aspect_ratio
     if smallest is None:
         smallest, largest = 1 / (1 + largest), 1 + largest
@@ -294,16 +282,11 @@ class Mixing:
 def draw_mixing(
     draws: NDArray[np.float64], size: Size, chosen: AugmentationOptions
 ) -> Mixing | None:
-    """Return the mixture of some images; None without mixup and CutMix.
+    """Return the mixture of some images, by (images, MIXING_DRAWS) numbers in [0, 1).
 
     Mixup's share is Beta(alpha, alpha) (Zhang et al. 2017). In CutMix the box has the area 1 -
     Beta(alpha, alpha) around a random point. The share is the area outside of what the image has of
     the box (Yun et al. 2019). With both, half of the images get each.
-
-    Args:
-        draws: (images, MIXING_DRAWS), from 0 to below 1.
-        size: of the network's input.
-        chosen: has the alphas.
     """
     if not (chosen.mixup or chosen.cutmix):
         return None
@@ -335,7 +318,7 @@ def beta_quantile(draws: NDArray[np.float64], alpha: float) -> NDArray[np.float6
 
 @functools.cache
 def _beta_table(alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distribution function up to 0.5, of x ** alpha, whose density is bounded there."""
+    """The distribution function up to 0.5, of x ** alpha, whose density is bounded there."""
     powers = np.linspace(0, math.pow(0.5, alpha), _STEPS + 1)
     density = (1 - powers ** (1 / alpha)) ** (alpha - 1)
     sums = np.concatenate(([0.0], np.cumsum((density[1:] + density[:-1]) / 2)))
@@ -353,14 +336,9 @@ _FARTHEST = 150 / 331
 def rand_augment(
     pixels: Pixels, draws: Sequence[float], operations: int, magnitude: int, fill: int
 ) -> Pixels:
-    """Return a changed image of the same shape.
+    """Return a changed image of the same shape, by two numbers in [0, 1) for each operation.
 
-    Args:
-        pixels: (height, width, channels).
-        draws: two numbers from 0 to below 1 for each operation.
-        operations: how many, one after the other.
-        magnitude: their strength, from 0 to STRONGEST.
-        fill: the value of pixels that come from outside of the image.
+    `magnitude` is from 0 to STRONGEST. `fill` is the value of pixels from outside of the image.
     """
     strength = magnitude / STRONGEST
     for number in range(operations):
@@ -392,14 +370,12 @@ def _rotated(pixels: Pixels, signed: float, fill: int) -> Any:
 
 
 def _blended(pixels: Pixels, other: Any, factor: float) -> NDArray[np.float32]:
-    """Return other + factor * (pixels - other), within 0 and 255."""
     other = np.asarray(other, np.float32)
     found: NDArray[np.float32] = np.clip(other + factor * (pixels - other), 0, 255)
     return found
 
 
 def _grey(pixels: Pixels) -> NDArray[np.float32]:
-    """Return (height, width, 1)."""
     if pixels.shape[2] == 1:
         return pixels.astype(np.float32)
     grey: NDArray[np.float32] = (pixels.astype(np.float32) @ _GREY_32)[:, :, np.newaxis]

@@ -55,13 +55,7 @@ TASK = 8
 
 @dataclass(frozen=True)
 class WorkerShare:
-    """The part of the images that a worker trains.
-
-    Attributes:
-        worker: from 0.
-        accumulation_steps: batches that make one update.
-        seed: of order and augmentation.
-    """
+    """The images that a worker, from 0, trains; the seed is of order and augmentation."""
 
     worker: int
     workers: int
@@ -86,7 +80,6 @@ class ImageBatch:
         count: how many, from the first, are real; the rest repeats them, or is 0 without any.
         identities: (batch size,), of the records that were read, in 64 bits.
         first: position of the first image of all workers' batches, for training.
-        mixing: of the real ones; None if they are not mixed.
         waits: what is added here has to return before the images are overwritten.
     """
 
@@ -100,11 +93,7 @@ class ImageBatch:
 
 
 class Decoding:
-    """What decodes for training and validation: decoders, and the memory that they share.
-
-    Attributes:
-        memory: of the records, once it is open.
-    """
+    """What decodes for training and validation: decoders, and the memory of the records."""
 
     memory: Windows
 
@@ -131,8 +120,7 @@ class Decoding:
     def open(self) -> None:
         """Start the decoders, unless they have; they end with the thread that calls this.
 
-        Raises:
-            WorkloadError: the machine lets no program start.
+        WorkloadError if the machine lets no program start.
         """
         if self._decoders is not None:
             return
@@ -219,7 +207,6 @@ class OrderedTraining:
     Attributes:
         images: of all workers together.
         batches_per_epoch: the same on every worker; a whole number of accumulated ones.
-        global_batch_size: images a step of all workers.
     """
 
     def __init__(
@@ -230,12 +217,9 @@ class OrderedTraining:
         decoding: Decoding,
         epochs: int | None = None,
     ) -> None:
-        """Take the images of the split, their augmentation, and who decodes, not open yet.
+        """Add them to what is decoded. After `epochs` none is begun ahead; None begins none.
 
-        After so many `epochs` none is begun ahead; None begins none.
-
-        Raises:
-            InputError: there are fewer images than workers.
+        InputError if there are fewer images than workers.
         """
         if records.count < share.workers:
             raise InputError(
@@ -259,18 +243,14 @@ class OrderedTraining:
         self._next: tuple[int, int] | None = None
 
     def first_batch(self, position: int) -> int:
-        """Return the batch that a position is in."""
         return position // self._share.global_batch_size
 
     def epoch(self, number: int, position: int = 0) -> Iterator[ImageBatch]:
         """Yield the epoch's batches from the one that has a position, without images before it.
 
         The first batches of the next epoch are begun when this one's are. One epoch is read at a
-        time: who asks for another one gets no more of this one.
-
-        Raises:
-            InputError: a record is damaged.
-            WorkloadError: a file cannot be read, or a decoder has died.
+        time: who asks for another one gets no more of this one. Raises InputError if a record is
+        damaged, and WorkloadError if a file cannot be read, or a decoder has died.
         """
         self._decoding.open()
         ahead = self._ahead
@@ -301,7 +281,7 @@ class OrderedTraining:
             ahead.close()
 
     def _end(self, number: int) -> int:
-        """Return the epoch before which no more are begun with one."""
+        """The epoch before which no more are begun with one."""
         return number + 1 if self._epochs is None else max(self._epochs, number + 1)
 
     def _batches(self, number: int, position: int, wanted: Wanted) -> "Generator[_Begin]":
@@ -390,7 +370,6 @@ class OrderedValidation:
                 self.close()
 
     def close(self) -> None:
-        """Begin no batch any more, and forget those that are begun."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
@@ -414,11 +393,7 @@ def _stage(recipe: Recipe, size: int, seed: int | None = None) -> Stage:
 
 
 class _Work:
-    """The tasks of a batch.
-
-    Attributes:
-        read_at: when the last of their records so far was read, by the monotonic clock.
-    """
+    """The tasks of a batch; `read_at` is when the last of their records so far was read."""
 
     def __init__(self, tasks: int) -> None:
         self._left, self._lock, self._ended = tasks, threading.Lock(), threading.Event()
@@ -428,7 +403,6 @@ class _Work:
             self._ended.set()
 
     def end(self, task: Task, error: BaseException | None) -> None:
-        """Note the end of a task."""
         with self._lock:
             self._left -= 1
             if error is not None:
@@ -443,8 +417,6 @@ class _Work:
 
 
 class _PendingBatch:
-    """A batch in the making."""
-
     def __init__(
         self,
         decoding: Decoding,
@@ -471,7 +443,6 @@ class _PendingBatch:
             )
 
     def finish(self, records: Records) -> ImageBatch:
-        """Wait for the images."""
         begin = time.monotonic()
         error = self.work.wait()
         self._decoding.waited(self.work, begin, time.monotonic())
@@ -508,10 +479,7 @@ class _Ahead:
         self._thread.start()
 
     def take(self, count: int) -> "Generator[ImageBatch]":
-        """Yield the next batches, so many; the slot of one is free when the next is asked for.
-
-        Errors are those of `OrderedTraining.epoch`.
-        """
+        """Yield the next batches, so many; the slot of one is free when the next is asked for."""
         for _ in range(count):
             pending = self._next()
             if not isinstance(pending, _PendingBatch):

@@ -18,12 +18,7 @@ from imagenet_workloads.records import FORMATS
 
 @dataclass(frozen=True)
 class Stage:
-    """What images are decoded for.
-
-    Attributes:
-        shape: of the slots, which the largest images fit into.
-        seed: of the augmentation; None for validation, which has none.
-    """
+    """What images are decoded for; validation has no seed of augmentation."""
 
     recipe: Recipe
     shape: SlotShape
@@ -31,13 +26,7 @@ class Stage:
 
 
 class Encoded(NamedTuple):
-    """A record to decode.
-
-    Attributes:
-        format: the number of its format in FORMATS.
-        begin: where it begins in the memory of the records.
-        length: its bytes.
-    """
+    """A record to decode: its format by its number in FORMATS, and its place in the memory."""
 
     number: int
     format: int
@@ -49,8 +38,6 @@ class Task(NamedTuple):
     """Some neighbours in a batch.
 
     Attributes:
-        stage: what for.
-        slot: of the batch.
         place: of the first one in the batch.
         position: of the first one in the epoch, for training.
         stride: from one position to the next.
@@ -66,7 +53,7 @@ class Task(NamedTuple):
 
 
 class DamagedRecordError(Exception):
-    """A record is no image: its number, and what is wrong."""
+    """A record, by its number, is no image."""
 
     def __init__(self, number: int, what: str) -> None:
         super().__init__(number, what)
@@ -74,7 +61,7 @@ class DamagedRecordError(Exception):
 
 
 class Decoder:
-    """Decodes in this process."""
+    """Decodes in this process, from a `read` of the records into the slots of each stage."""
 
     def __init__(
         self,
@@ -82,17 +69,12 @@ class Decoder:
         stages: Sequence[Stage],
         memories: Sequence[memoryview],
     ) -> None:
-        """Take what reads the memory of the records from a byte on, and the slots of each stage."""
         # Otherwise OpenCV would start threads of its own.
         cv2.setNumThreads(1)
         self._read, self._stages, self._memories = read, stages, memories
 
     def run(self, task: Task) -> None:
-        """Decode a task.
-
-        Raises:
-            DamagedRecordError: a record is no image.
-        """
+        """Decode a task; DamagedRecordError if a record is no image."""
         stage = self._stages[task.stage]
         recipe, layout = stage.recipe.of_epoch(task.epoch), stage.recipe.layout
         images, labels, identities = stage.shape.arrays(

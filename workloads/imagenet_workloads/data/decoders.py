@@ -69,14 +69,12 @@ class ThreadDecoders:
         self.cpu_seconds: float | None = None
 
     def submit(self, task: Task, done: Done) -> None:
-        """Decode a task."""
         try:
             self._threads.submit(self._run, task, done)
         except RuntimeError:  # It was closed.
             done(DroppedError())
 
     def close(self) -> None:
-        """Wait for the tasks that have begun; drop the others."""
         self._is_closed = True
         self._threads.shutdown()
 
@@ -96,12 +94,7 @@ class ThreadDecoders:
 
 @dataclass
 class _Program:
-    """A program that decodes.
-
-    Attributes:
-        has_started: whether its first answer has come.
-        held: the tasks that it has, in their order.
-    """
+    """A program that decodes, with the tasks that it holds, in their order."""
 
     number: int
     process: subprocess.Popen[bytes]
@@ -151,13 +144,10 @@ class ProgramDecoders:
         slots: Sequence[int],
         where: Callable[[int, int], str],
     ) -> None:
-        """Start so many programs.
+        """Start so many programs; WorkloadError if the machine lets none start.
 
         `records` and `slots` are descriptors of memory, those of the slots by stage. `where` names
         a stage's record.
-
-        Raises:
-            WorkloadError: the machine lets no program start.
         """
         self._records, self._stages, self._slots, self._where = records, stages, slots, where
         self._lock = threading.Lock()
@@ -278,7 +268,7 @@ class ProgramDecoders:
             done(self._failed)
 
     def _died(self, program: _Program) -> WorkloadError:
-        """Return the error for a program that has died: with the record, if that one kills again.
+        """The error for a program that has died: with the record, if that one kills again.
 
         Another program gets the records that it had, one by one, if what it did was to blame.
         """
@@ -308,7 +298,7 @@ class ProgramDecoders:
         return WorkloadError(error)
 
     def _ends_another(self, number: int, tasks: Sequence[Task]) -> WorkloadError | None:
-        """Return the error for the first record that ends another program as well."""
+        """The error for the first record that ends another program as well."""
         another = self._start(number)
         try:
             if not another.answer():
@@ -333,7 +323,6 @@ class ProgramDecoders:
 
 
 def _ended(code: int) -> str:
-    """Say how a program has ended."""
     if code >= 0:
         return f"ended itself with exit code {code}"
     names = {one.value: one.name for one in signal.Signals}

@@ -30,9 +30,7 @@ Shape = tuple[int, int, int]
 
 
 def shape_of_epoch(shape: Shape, sizes: Sequence[ImageSize], epoch: int) -> Shape:
-    """Return the shape of training images in an epoch, counted from 0.
-
-    The epochs of `sizes` rise from 0. The channels of `shape` always hold.
+    """Return the shape of training images in an epoch, from 0; the epochs of `sizes` rise from 0.
 
     >>> shape_of_epoch((3, 224, 224), (ImageSize(0, 128), ImageSize(6, 160)), 6)
     (3, 160, 160)
@@ -83,7 +81,6 @@ class Inputs:
     antialias: bool = True
 
     def document(self) -> dict[str, Any]:
-        """Return the `inputs` of result.json."""
         return {
             "imageShape": list(self.image_shape),
             "mean": list(self.mean),
@@ -129,8 +126,7 @@ class Inputs:
     def read(cls, fields: Fields) -> Self:
         """Read the `inputs` of a result.json; those of older versions have no steps.
 
-        Raises:
-            InputError: a field is missing or wrong, or a step is unknown.
+        InputError if a field is missing or wrong, or a step is unknown.
         """
         shape = fields.integers("imageShape")
         if len(shape) != 3 or shape[0] not in (1, 3) or min(shape) < 1:
@@ -206,8 +202,7 @@ def _require_alike(
 def choose_inputs(options: Options, dataset: Dataset | None = None) -> Inputs:
     """Return what the command line says, and where it is silent the dataset's own mean and std.
 
-    Raises:
-        InputError: The dataset's std is 0, and the command line has none.
+    InputError if the dataset's std is 0, and the command line has none.
     """
     if options.data.rgb_std is None and dataset is not None and min(dataset.std) <= 0:
         colour = ("red", "green", "blue")[dataset.std.index(min(dataset.std))]

@@ -35,15 +35,12 @@ class Region(NamedTuple):
 
 
 class JpegImage:
-    """An encoded image of known size."""
+    """An encoded image of known size, with 3 channels of RGB or 1 of grey."""
 
     def __init__(self, encoded: bytes, channels: int, pixels: Pixels | None = None) -> None:
         """Read the header; images other than grey or colour JPEGs are decoded at once.
 
-        Args:
-            encoded: the image.
-            channels: 3 for RGB, 1 for grey.
-            pixels: the image, if it is decoded already: height x width x channels.
+        `pixels` are the image, height x width x channels, if it is decoded already.
         """
         self._encoded, self._channels = encoded, channels
         self._pixels = pixels
@@ -68,7 +65,6 @@ class JpegImage:
         self.size = Size(*padded.shape[:2])
 
     def resize(self, target: Size, *, antialias: bool = True) -> None:
-        """Resize the image as a whole; as `crop`."""
         if target != self.size:
             self._pixels = self.crop(Region(0, 0, *self.size), target, antialias=antialias)
             self.size = target
@@ -76,10 +72,7 @@ class JpegImage:
     def crop(self, region: Region, target: Size, *, antialias: bool = True) -> Pixels:
         """Return a region, resized to (height, width, channels).
 
-        Args:
-            region: the part.
-            target: height and width.
-            antialias: whether the decoder may shrink it first.
+        `antialias` says whether the decoder may shrink it first.
         """
         factor = next(
             (
@@ -118,7 +111,6 @@ class JpegImage:
 
 
 def _decode_other(encoded: bytes, channels: int) -> Pixels:
-    """Decode what is no JPEG, or one with four colours."""
     colours = cv2.IMREAD_COLOR if channels == 3 else cv2.IMREAD_GRAYSCALE
     found = cv2.imdecode(np.frombuffer(encoded, np.uint8), colours)
     if found is None:

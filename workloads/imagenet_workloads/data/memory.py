@@ -31,7 +31,7 @@ class SharedMemory:
     """Some bytes, zero at first, that take no memory before they are written."""
 
     def __init__(self, size: int) -> None:
-        """Make it; what is left of it goes with the last process that has it."""
+        """Make it; it goes with the last process that has it."""
         size = max(size, mmap.PAGESIZE)
         if hasattr(os, "memfd_create"):
             self.descriptor = os.memfd_create("imagenet-train", os.MFD_CLOEXEC)
@@ -59,10 +59,7 @@ class Arena:
     def take(self, length: int, owner: object) -> int:
         """Return where a place begins: the first one that is long enough.
 
-        It is free again when nothing refers to `owner`.
-
-        Raises:
-            MemoryError: no place is long enough.
+        It is free again when nothing refers to `owner`. MemoryError if no place is long enough.
         """
         with self._lock:
             if len(self._given_back) >= _JOINED:
@@ -105,13 +102,7 @@ class SlotArrays(NamedTuple):
 
 @dataclass(frozen=True)
 class SlotShape:
-    """How the slots lie in their memory, one behind the other.
-
-    Attributes:
-        size: images of a batch.
-        image: the shape of the largest one.
-        dtype: of its numbers.
-    """
+    """How slots of `size` images, of which `image` is the largest, lie in their memory."""
 
     size: int
     image: tuple[int, ...]
@@ -119,7 +110,6 @@ class SlotShape:
 
     @property
     def bytes(self) -> int:
-        """Of a slot."""
         return self._images + -(-16 * self.size // _ALIGNED) * _ALIGNED
 
     @property
@@ -152,7 +142,7 @@ class Slots:
             self.give_back(slot)
 
     def arrays(self, slot: int, image: tuple[int, ...] | None = None) -> SlotArrays:
-        """Return the arrays of a slot; `image` is the shape of one, None that of the largest."""
+        """The arrays of a slot; `image` is the shape of one, None that of the largest."""
         return self._shape.arrays(self.memory.view, slot, image)
 
     def take(self) -> int:

@@ -38,7 +38,7 @@ _ORDER, _DRAWS = 0, 1
 def stream(state: Hashes | np.uint64, index: Hashes | np.uint64) -> Hashes:
     """Return number `index`, from 0, of the SplitMix64 generators that start with `state`.
 
-    The arguments are uint64 and are broadcast.
+    Both are uint64 and broadcast.
 
     >>> hex(stream(np.uint64(0), np.uint64(0))[0])
     '0xe220a8397b1dcdaf'
@@ -61,16 +61,9 @@ def worker_positions(first: int, end: int, worker: int, workers: int) -> Integer
 
 
 def uniform_draws(seed: int, epoch: int, positions: Integers, count: int) -> NDArray[np.float64]:
-    """Return random numbers from 0 to below 1 for the image at each position.
+    """Return (images, count) numbers in [0, 1) for the image at each position, (images,).
 
-    Args:
-        seed: of the training.
-        epoch: from 0.
-        positions: (images,).
-        count: numbers an image; more of them leave the first ones as they are.
-
-    Returns:
-        (images, count).
+    A larger `count` leaves the first numbers as they are.
     """
     images = stream(_epoch_state(seed, epoch, _DRAWS), positions.astype(np.uint64))
     numbers = stream(images[:, None], np.arange(count, dtype=np.uint64))
@@ -117,7 +110,6 @@ class Order:
     Attributes:
         records: of the split; a record is known by its number in packed order, from 0.
         seed: of the training.
-        lanes: how many there are.
     """
 
     records: int
@@ -128,7 +120,6 @@ class Order:
         object.__setattr__(self, "lanes", count_lanes(self.records))
 
     def lane(self, number: int) -> range:
-        """Return the records of a lane."""
         shortest, longer = divmod(self.records, self.lanes)
         begin = number * shortest + min(number, longer)
         return range(begin, begin + shortest + (number < longer))
@@ -152,7 +143,6 @@ class Order:
         return records
 
     def windows(self, epoch: int, positions: Integers) -> Windows:
-        """Return the window of each position."""
         at = self._slots(epoch, positions)
         turns = (at.high - at.slot) * self.lanes
         return Windows(at.begin + at.low, at.begin + at.high, positions + turns)

@@ -60,7 +60,6 @@ class Training:
         passed: Callable[[], None] = lambda: None,
         first_image: int = 0,
     ) -> Iterator[Batch]:
-        """Return an epoch's batches; no batch before them is read."""
         position = max(first_batch * self.ordered_batch, first_image)
         batches = (
             (batch, RecordsRead(number, batch.first, batch.identities[: batch.count]))
@@ -119,7 +118,7 @@ def open_ordered(
     convert: Convert,
     share_memory: Callable[[memoryview], Callable[[], None]] = lambda memory: lambda: None,
 ) -> Data:
-    """Open the records that the command line names.
+    """Open the records that the command line names; InputError if none or unreadable ones.
 
     Args:
         options: the command line.
@@ -127,12 +126,9 @@ def open_ordered(
         ranks: the number of workers.
         accumulation_steps: batches per update.
         layout: returns how images lie in memory.
-        convert: makes a framework's arrays of a batch, whose images are overwritten after the
-            next batch is asked for, and after what is in its `waits`.
+        convert: makes a framework's arrays of a batch, whose images are overwritten after the next
+            batch is asked for, and after what is in its `waits`.
         share_memory: is given the memory of all batches, once, and returns what takes it back.
-
-    Raises:
-        InputError: no option names data, or it cannot be read.
     """
     found = _find(options, rank, ranks)
     size = options.optimizer.batch_size
@@ -194,8 +190,8 @@ def open_ordered(
 def decoding_cores(wanted: int | None, variables: Mapping[str, str] = os.environ) -> int:
     """Return the cores that decode images for this process; more would only take turns.
 
-    Without a wish these are those of its pod, less one for each process of the training there,
-    divided by these processes; on a whole machine MOST_DECODERS at most.
+    By default these are those of its pod, less one for each process of the training there, divided
+    by these processes; on a whole machine MOST_DECODERS at most.
     """
     if wanted is not None:
         return min(wanted, available_cores())
@@ -241,11 +237,9 @@ def open_remote_dataset(data: DataOptions, seed: int, rank: int, ranks: int) -> 
     """Open the dataset of `--dataset-url`, and its cache for the lanes that the worker reads.
 
     If n divides the number of lanes, worker w of n has the same lanes in every epoch (`order`). Its
-    cache then holds 1/n of the training images, and its own validation images.
-
-    Raises:
-        InputError: there is no published dataset, or the cache is too small.
-        WorkloadError: the server cannot be reached, or the cache cannot be used.
+    cache then holds 1/n of the training images, and its own validation images. InputError if there
+    is no published dataset, or the cache is too small; WorkloadError if the server cannot be
+    reached, or the cache cannot be used.
     """
     assert data.dataset_url is not None
     folder = open_folder(

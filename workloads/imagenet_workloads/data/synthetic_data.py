@@ -23,13 +23,7 @@ Labels = npt.NDArray[np.int64]
 def draw(
     seed: int, first: int, count: int, shape: tuple[int, int, int], classes: int
 ) -> tuple[Images, Labels]:
-    """Draw images and their labels, below `classes`.
-
-    The first image has the number `first` in the global batch.
-
-    Returns:
-        Images of (count, *shape), evenly from -1 to 1, and a label for each.
-    """
+    """Draw (count, *shape) images, from -1 to 1, and labels; `first` numbers the first globally."""
     images = np.empty((count, *shape), np.float32)
     labels = np.empty(count, np.int64)
     for place in range(count):
@@ -81,8 +75,7 @@ def open_synthetic(
 ) -> Data:
     """Draw a worker's part of one batch; `--num-examples` only sets the length of an epoch.
 
-    `convert` makes a framework's arrays of it, whose memory nothing overwrites. `channels_first`
-    says whether channels are the second axis of the images, or the last.
+    `convert` makes a framework's arrays of it, whose memory nothing overwrites.
     """
     size, model = options.optimizer.batch_size, options.model
 

@@ -34,12 +34,9 @@ class DroppedError(Exception):
 
 
 class Wanted:
-    """Whether what was begun together is still wanted.
+    """Whether what was begun together is still wanted: until the first error.
 
     One failure ends it all: a server that does not answer is not asked for the rest.
-
-    Attributes:
-        error: of the first failure; None while it is wanted.
     """
 
     def __init__(self) -> None:
@@ -70,7 +67,6 @@ class Reading:
         call(self._error)
 
     def end(self, error: BaseException | None) -> None:
-        """Note the end."""
         with self._lock:
             # What waits refers to this read: it is forgotten, or nothing would be freed.
             waiting, self._waiting, self._error = self._waiting or [], None, error
@@ -83,14 +79,7 @@ _Then = Callable[[BaseException | None], None]
 
 @dataclass(frozen=True)
 class PendingRecord:
-    """A record whose read may still run.
-
-    Attributes:
-        format: the number of its format in FORMATS.
-        begin: where it begins in the memory.
-        length: its bytes.
-        reading: that it is a part of.
-    """
+    """A record whose read may still run: its format in FORMATS, and its place in the memory."""
 
     number: int
     format: int
@@ -100,15 +89,9 @@ class PendingRecord:
 
 
 class Windows:
-    """Memory for records, and the threads that read into it.
-
-    Attributes:
-        arena: the memory.
-        descriptor: of it, for who decodes.
-    """
+    """Memory for records, and the threads that read into it; `size` is only a limit."""
 
     def __init__(self, size: int) -> None:
-        """Make it; `size` is only a limit, and memory is taken when it is used."""
         self.arena = Arena(size)
         self._threads = ThreadPoolExecutor(READERS, "read")
         self.descriptor = self.arena.memory.descriptor
@@ -155,15 +138,13 @@ class _Block:
 
 
 class _Window(NamedTuple):
-    """One of `Windows`."""
-
     first: int
     end: int
     next: int
 
 
 class LaneReader:
-    """The records of a worker in one epoch."""
+    """The records of a worker in one epoch; reads that have not begun end with `wanted`."""
 
     def __init__(
         self,
@@ -175,7 +156,6 @@ class LaneReader:
         memory: Windows,
         wanted: Wanted,
     ) -> None:
-        """Take what is read, and where to; reads that have not begun end with `wanted`."""
         self._records, self._order, self._epoch = records, order, epoch
         self._worker, self._workers = worker, workers
         self._memory, self._wanted = memory, wanted
@@ -216,7 +196,7 @@ class LaneReader:
         return _Block(window.next, records)
 
     def _own(self, position: int, window: _Window) -> list[int]:
-        """Return the records of a window that belong to the worker, from a position on."""
+        """The records of a window that belong to the worker, from a position on."""
         lanes = self._order.lanes
         if self._stride == lanes and window.next - position == (window.end - window.first) * lanes:
             return list(range(window.first, window.end))

@@ -92,11 +92,7 @@ class TrainingData(Protocol):
 
 
 class ValidationData(Protocol):
-    """The validation images, each in exactly one batch of exactly one rank.
-
-    Attributes:
-        images: of all ranks together.
-    """
+    """The validation images of all ranks, each in exactly one batch of exactly one rank."""
 
     images: int
 
@@ -109,13 +105,11 @@ class Data:
     """What a worker trains on.
 
     Attributes:
-        validation: None where there are none.
-        classes: Their names by label; empty if unknown.
+        classes: their names by label; empty if unknown.
         class_words: what people call a class, of some classes.
-        key: the dataset's; None without one.
+        key: the dataset's.
         close: ends what reads it.
         times: of the reading so far; None if they are not measured.
-        dataset: None without one.
         validation_records: finds the validation images by their positions in the split; they stay
             open.
     """
@@ -162,6 +156,5 @@ class _ShortTraining:
         passed: Callable[[], None] = lambda: None,
         first_image: int = 0,
     ) -> Iterator[Batch]:
-        """Return the batches from `first_batch` on."""
         batches = self._training.epoch(number, first_batch, passed, first_image)
         return islice(batches, self.batches_per_epoch - first_batch)

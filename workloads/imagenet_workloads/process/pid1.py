@@ -167,7 +167,7 @@ def is_for_children(received: signal.struct_siginfo) -> bool:
 
 
 def reap() -> Iterator[tuple[int, int]]:
-    """Return the processes that have ended, with their exit codes (128 + N for signal N).
+    """Yield the processes that have ended, with their exit codes (128 + N for signal N).
 
     One SIGCHLD may be for several processes, and PID 1 also adopts orphans.
     """

@@ -63,7 +63,6 @@ def explain_missing_library(error: Exception) -> WorkloadError | None:
 
 
 def _how_to_install(package: str) -> str:
-    """Return how to install a framework, which a package's name alone does not say."""
     # Imported here, because no program that succeeds needs them.
     from imagenet_spec.frameworks import FRAMEWORKS
     from imagenet_spec.frameworks.installation import pip_command
@@ -138,13 +137,8 @@ def flush_or_drop() -> None:
 def leave_result(result: Mapping[str, object], optional: str = "") -> None:
     """Print a program's result, one JSON object, and write it as the termination message.
 
-    Args:
-        result: what the operator reads.
-        optional: a field that is left out if the message would be too long with it.
-
-    Raises:
-        StorageError: The file cannot be written.
-        ValueError: The message is too long.
+    The `optional` field is left out if the message would be too long with it. StorageError if the
+    file cannot be written, ValueError if the message is too long.
     """
     text = json.dumps(result)
     if len(text) > TERMINATION_MESSAGE_BYTES:
@@ -156,9 +150,8 @@ def leave_result(result: Mapping[str, object], optional: str = "") -> None:
 def write_termination_message(message: str, variables: Mapping[str, str] = os.environ) -> None:
     """Write a program's result or error as its termination message, if a file is named for it.
 
-    Raises:
-        StorageError: The file cannot be written.
-        ValueError: The message has more than the 4096 bytes that Kubernetes keeps.
+    StorageError if the file cannot be written, ValueError if the message has more than the 4096
+    bytes that Kubernetes keeps.
     """
     path = variables.get(IMAGENET_TERMINATION_LOG)
     if not path:

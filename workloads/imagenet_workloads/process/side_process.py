@@ -57,7 +57,6 @@ class SideProcess:
             self._process = 0
 
     def kill(self) -> None:
-        """End it now."""
         self._send(signal.SIGKILL)
 
     def finish(self, waited: set[signal.Signals]) -> None:

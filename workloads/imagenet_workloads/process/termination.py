@@ -27,11 +27,10 @@ class Termination:
     """Handles SIGTERM and SIGINT, after `listen`.
 
     Attributes:
-        requested: Whether one has arrived; the training loop checks it after each batch.
-        has_peers: Whether a step needs other processes.
-        is_hopeless: Returns whether no checkpoint is possible, because members that the batch needs
+        has_peers: whether a step needs other processes.
+        is_hopeless: returns whether no checkpoint is possible, because members that the batch needs
             are gone. Called repeatedly from another thread.
-        is_writing: Returns whether a checkpoint is being written that needs no peer, so that it has
+        is_writing: returns whether a checkpoint is being written that needs no peer, so that it has
             the whole grace period. Called likewise.
     """
 
@@ -49,7 +48,7 @@ class Termination:
 
     @property
     def requested(self) -> bool:
-        """Whether a signal has arrived."""
+        """Whether a signal has arrived; the training loop checks it after each batch."""
         return self._heard.is_set()
 
     def listen(self) -> None:
@@ -64,7 +63,6 @@ class Termination:
         ).start()
 
     def begin_step(self) -> None:
-        """Note that a training step begins."""
         self._step_began = time.monotonic()
 
     def end_step(self) -> None:

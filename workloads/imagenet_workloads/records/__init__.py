@@ -14,11 +14,7 @@ FORMATS = (recordio.FORMAT, tfrecord.FORMAT)
 
 
 def format_named(name: str) -> Format:
-    """Return the format of a name, such as RecordIO.
-
-    Raises:
-        InputError: There is none.
-    """
+    """Return the format of a name, such as RecordIO; InputError if there is none."""
     for format in FORMATS:
         if format.name == name:
             return format

@@ -33,10 +33,10 @@ class StoredImage(NamedTuple):
     """The fields of a record; a format may omit some of them.
 
     Attributes:
-        key: Its number in the split.
-        class_words: What people call the class; its name if there are no words.
-        name: The name of its file in the source, as bytes because it may not be UTF-8.
-        boxes: The boxes of its objects, as fractions of this image.
+        key: its number in the split.
+        class_words: what people call the class; its name if there are no words.
+        name: of its file in the source, as bytes because it may not be UTF-8.
+        boxes: of its objects, as fractions of this image.
     """
 
     key: int
@@ -51,13 +51,10 @@ class StoredImage(NamedTuple):
 
 
 class LabelledImage(NamedTuple):
-    """A record's image.
+    """A record's image, with its label from 0.
 
-    Attributes:
-        encoded: the image.
-        label: from 0.
-        identity: of the record, from its bytes, 64 bits: the id of RecordIO's header; the length
-            and the checksum of a TFRecord's data.
+    `identity` is of the record, from its bytes, 64 bits: the id of RecordIO's header; the length
+    and the checksum of a TFRecord's data.
     """
 
     encoded: bytes
@@ -69,19 +66,16 @@ class LabelledImage(NamedTuple):
 class Format:
     """A file format of records.
 
-    Attributes:
-        name: The value of `spec.dataset.preprocessing.format`.
-        suffix: The suffix of the files of records.
-        requires_index: Whether each shard has an index; older versions wrote TFRecord without one.
-        overhead: The approximate bytes of a record besides its JPEG, and of its line in the index.
-        writer: Creates the writer of a shard.
-        count_records: Counts the records in the blocks of a file.
-        offsets: Yields where each record of a file begins, from the headers alone.
-        parse: Returns the image of a record.
-        read_identity: Returns the identity of a record of so many bytes, without reading its image.
-        read_label: Returns its label, likewise.
-
     All that read raise ValueError if the bytes are damaged.
+
+    Attributes:
+        name: the value of `spec.dataset.preprocessing.format`.
+        suffix: of the files of records.
+        requires_index: whether each shard has an index; older versions wrote TFRecord without one.
+        overhead: the approximate bytes of a record besides its JPEG, and of its line in the index.
+        offsets: yields where each record of a file begins, from the headers alone.
+        read_identity: returns the identity of a record of so many bytes, without reading its image.
+        read_label: returns its label, likewise.
     """
 
     name: str
@@ -100,33 +94,28 @@ class HashedFile:
     """An append-only file, its bytes so far and their checksum."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Take an empty file, which the caller closes."""
         self._file = file
         self._hash = hashlib.sha256()
         self.bytes = 0
 
     def write(self, content: bytes) -> None:
-        """Appends."""
         self._file.write(content)
         self._hash.update(content)
         self.bytes += len(content)
 
     def sha256(self) -> str:
-        """Return the hex SHA-256 of all written bytes."""
         return self._hash.hexdigest()
 
 
 class ShardWriter:
     """Appends images to a file of records, and lines of `key<TAB>byte offset` to its index.
 
-    Attributes:
-        records: The number of records so far.
+    The caller closes the two files.
     """
 
     def __init__(
         self, encode: Callable[[StoredImage], Chunks], record: BinaryIO, index: BinaryIO
     ) -> None:
-        """Take what encodes a record, and two empty files, which the caller closes."""
         self._encode = encode
         self._record = HashedFile(record)
         self._index = HashedFile(index)
@@ -140,8 +129,7 @@ class ShardWriter:
     def append(self, images: Iterable[StoredImage]) -> None:
         """Write a batch of images, because each write and checksum has a cost.
 
-        Raises:
-            ValueError: One is too large for a record.
+        ValueError if one is too large for a record.
         """
         chunks: list[bytes] = []
         lines: list[bytes] = []
@@ -156,7 +144,7 @@ class ShardWriter:
         self.records += len(lines)
 
     def sha256(self) -> tuple[str, str]:
-        """Return the hex SHA-256 of the file of records and of its index."""
+        """The hex SHA-256 of the file of records and of its index."""
         return self._record.sha256(), self._index.sha256()
 
 
@@ -169,7 +157,6 @@ class Stream:
         self._position = 0
 
     def at_end(self) -> bool:
-        """Whether nothing is left."""
         while self._position == len(self._block):
             block = next(self._blocks, None)
             if block is None:
@@ -178,7 +165,6 @@ class Stream:
         return False
 
     def read(self, length: int) -> bytes:
-        """Return the next bytes."""
         return b"".join(self.chunks(length))
 
     def chunks(self, length: int) -> Iterator[bytes]:
@@ -192,7 +178,6 @@ class Stream:
             yield chunk
 
     def skip(self, length: int) -> None:
-        """Skip the next bytes."""
         while length:
             if self.at_end():
                 raise ValueError("the file ends inside a record")

@@ -32,11 +32,10 @@ class ListedImage:
     """The image of a record.
 
     Attributes:
-        name: Its name in the source, such as a path below the folder or in the archive.
-        hash: The perceptual hash, 16 hexadecimal digits; all 0 if the image shows nothing.
-        width: In pixels, upright, before a resize.
-        height: likewise.
-        label: The position of its class.
+        name: in the source, such as a path below the folder or in the archive.
+        hash: perceptual, 16 hexadecimal digits; all 0 if the image shows nothing.
+        width: in pixels, upright, before a resize; `height` likewise.
+        label: the position of its class.
     """
 
     name: str
@@ -60,8 +59,7 @@ def to_line(image: ListedImage) -> bytes:
 def parse(content: bytes, where: str) -> Iterator[ListedImage]:
     """Yield the images of a list, in the order of the records; `where` names it in messages.
 
-    Raises:
-        InputError: It is damaged.
+    InputError if it is damaged.
     """
     lines = iter(content.splitlines())
     try:
@@ -80,8 +78,7 @@ def parse(content: bytes, where: str) -> Iterator[ListedImage]:
 def read_image_list(record: Path) -> list[ListedImage] | None:
     """Return the images of a file of records, in its order; None if the dataset has no list.
 
-    Raises:
-        InputError: The list cannot be read, or is damaged.
+    InputError if the list cannot be read, or is damaged.
     """
     path = record.with_name(name_of(record.name))
     try:

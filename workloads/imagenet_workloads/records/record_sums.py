@@ -53,11 +53,7 @@ def encode(lengths: Sequence[int], checksums: Sequence[int], shard: Shard) -> by
 
 
 def decode(content: bytes, shard: Shard) -> RecordSums:
-    """Return what `encode` was given.
-
-    Raises:
-        ValueError: it is damaged, or of another shard.
-    """
+    """Return what `encode` was given; ValueError if it is damaged, or of another shard."""
     entries, digest = content[:-_DIGEST], content[-_DIGEST:]
     if digest != _digest(entries, shard):
         raise ValueError("it is damaged, or of another shard")

@@ -41,10 +41,9 @@ def encode_image(image: StoredImage) -> Chunks:
 
 
 def encode(header: bytes, image: bytes) -> list[bytes]:
-    """Return the bytes of one record, in chunks; the length of `header` is a multiple of 4.
+    """Return the chunks of one record; the length of `header` is a multiple of 4.
 
-    Raises:
-        ValueError: The data is too long for a record.
+    ValueError if the data is too long for a record.
     """
     length = len(header) + len(image)
     if length > LARGEST_RECORD:
@@ -71,8 +70,7 @@ def encode(header: bytes, image: bytes) -> list[bytes]:
 def count_records(blocks: Iterator[bytes]) -> int:
     """Count the records in the blocks of a .rec file.
 
-    Raises:
-        ValueError: The bytes are not RecordIO, or end inside a record.
+    ValueError if the bytes are not RecordIO, or end inside a record.
     """
     stream = Stream(blocks)
     records, open_record = 0, False
@@ -146,7 +144,7 @@ def read_label(read: Read, size: int) -> int:
 
 
 def _piece(header: bytes) -> tuple[int, int]:
-    """Return the flag and the length of a piece of a record."""
+    """The flag and the length of a piece of a record."""
     if len(header) != _HEAD.size or header[: len(_MAGIC_BYTES)] != _MAGIC_BYTES:
         raise ValueError("a record does not begin with the magic number")
     _, flag_and_length = _HEAD.unpack(header)

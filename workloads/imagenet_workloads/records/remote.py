@@ -40,14 +40,13 @@ class BlockCache:
     ) -> None:
         """Create the file, or replace it, in a folder that exists.
 
+        WorkloadError if that fails.
+
         Args:
             path: the file.
             blocks: records that are fetched together; ascending, each in one file of the dataset.
             edges: where each of some neighbours begins in its file, and the end of the last one.
             fetch: reads the records of a block.
-
-        Raises:
-            WorkloadError: the file cannot be created.
         """
         self._blocks, self._edges, self._fetch = tuple(blocks), edges, fetch
         self._firsts = [block.start for block in blocks]
@@ -69,9 +68,8 @@ class BlockCache:
     def read(self, run: range) -> list[bytes]:
         """Return some neighbours, which the caller may take for itself.
 
-        Raises:
-            InputError: a record is damaged.
-            WorkloadError: they cannot be fetched, or the cache cannot be read or written.
+        InputError if a record is damaged; WorkloadError if they cannot be fetched, or the cache
+        cannot be read or written.
         """
         records: list[bytes] = []
         while run:
@@ -140,7 +138,6 @@ class BlockCache:
         self._path.unlink(missing_ok=True)
 
     def _find(self, number: int) -> int | None:
-        """Return the block of a record."""
         at = bisect_right(self._firsts, number) - 1
         return at if at >= 0 and number in self._blocks[at] else None
 
@@ -150,11 +147,7 @@ class BlockCache:
 
 
 def require_room(needed: int, free: int) -> None:
-    """Compare the bytes that a worker's lanes need with those that its cache has.
-
-    Raises:
-        InputError: they are too few.
-    """
+    """Refuse by an InputError a cache with less room than a worker's lanes need."""
     if needed > free:
         raise InputError(
             f"the cache needs {_amount(needed)}, {_amount(free)} are free; write a larger "
@@ -185,8 +178,7 @@ _TRIES = 2
 class RemoteRecords(Records):
     """The records of a split; any thread may read.
 
-    Attributes:
-        fetched: bytes of records that were read from the folder.
+    `fetched` are the bytes of records that were read from the folder.
     """
 
     def __init__(
@@ -206,8 +198,7 @@ class RemoteRecords(Records):
     def keep(self, cache: Path, blocks: Sequence[range]) -> None:
         """Keep the records of these `blocks` in a new file from now on.
 
-        Raises:
-            WorkloadError: the file cannot be created.
+        WorkloadError if the file cannot be created.
         """
         self._cache = BlockCache(cache, blocks, self.edges, self.fetch)
 
@@ -227,16 +218,14 @@ class RemoteRecords(Records):
         return sorted(found, key=lambda block: block.start)
 
     def block_size(self, block: range) -> int:
-        """Return the bytes of a block."""
         edges = self.edges(block)
         return edges[-1] - edges[0]
 
     def read(self, run: range) -> list[bytes]:
         """Read one of the `runs`, and return its records.
 
-        Raises:
-            InputError: a record is damaged.
-            WorkloadError: the server cannot be reached, or the cache is full.
+        InputError if a record is damaged; WorkloadError if the server cannot be reached, or the
+        cache is full.
         """
         if self._cache is None:
             return self.fetch(run)
@@ -297,13 +286,11 @@ class RemoteRecords(Records):
         return read_remote_image_list(self._folder, self._shards[file.name])
 
     def damaged(self, number: int, what: str) -> InputError:
-        """Return the error for a damaged record; the caller raises it."""
         return InputError(
             f"{self.where(number)}: {what}: the file is damaged; publish the dataset again"
         )
 
     def where(self, number: int) -> str:
-        """Return the file of a record, and its place there."""
         file, place = self._place(number)
         return f"{self._folder.where(file.path.name)}: record {place} (from 0)"
 
@@ -314,12 +301,7 @@ class RemoteRecords(Records):
 
 
 def read_remote_dataset(folder: RemoteFolder) -> Dataset:
-    """Read the dataset.json of a published dataset.
-
-    Raises:
-        InputError: there is none, or it is wrong.
-        WorkloadError: the server cannot be reached.
-    """
+    """Read the dataset.json of a published dataset; InputError if there is none."""
     text = folder.read_whole(FILE_NAME)
     try:
         return Dataset.from_json(text.decode(), folder.where(FILE_NAME))
@@ -330,9 +312,7 @@ def read_remote_dataset(folder: RemoteFolder) -> Dataset:
 def read_remote_image_list(folder: RemoteFolder, shard: Shard) -> list[ListedImage] | None:
     """Return the images of a published shard, in its order; None if the dataset has no list.
 
-    Raises:
-        InputError: The list is missing or damaged.
-        WorkloadError: The server cannot be reached.
+    InputError if the list is missing or damaged.
     """
     if shard.image_list is None:
         return None
@@ -343,9 +323,7 @@ def read_remote_image_list(folder: RemoteFolder, shard: Shard) -> list[ListedIma
 def open_remote_split(split: Split, format: str, folder: RemoteFolder) -> RemoteRecords:
     """Find the records of a published dataset's split.
 
-    Raises:
-        InputError: the lengths and checksums of a shard's records are missing or damaged.
-        WorkloadError: the server cannot be reached.
+    InputError if the lengths and checksums of a shard's records are missing or damaged.
     """
 
     def open_shard(shard: Shard) -> tuple[Shard, RecordSums]:

@@ -34,8 +34,7 @@ MOST_OPEN_FILES = 256
 class RecordFile:
     """A file of records.
 
-    Attributes:
-        edges: (records + 1,), where each record begins, and the end of the last one.
+    `edges` are (records + 1,): where each record begins, and the end of the last one.
     """
 
     path: Path
@@ -53,8 +52,7 @@ class Records:
         count: how many there are.
         bytes: of all of them.
         opens: files opened so far.
-        reads: reads so far.
-        bytes_read: likewise.
+        reads: reads so far, of `bytes_read` bytes.
     """
 
     def __init__(self, files: Sequence[RecordFile]) -> None:
@@ -69,7 +67,6 @@ class Records:
         self.opens = self.reads = self.bytes_read = 0
 
     def size(self, records: Iterable[int]) -> int:
-        """Return the bytes of some records together."""
         size = 0
         for number in records:
             file, place = self._place(number)
@@ -132,7 +129,6 @@ class Records:
         yield
 
     def parse(self, number: int, record: bytes) -> LabelledImage:
-        """Take a record apart."""
         file, _ = self._place(number)
         try:
             return file.format.parse(record)
@@ -173,13 +169,11 @@ class Records:
     def listed(self, file: Path) -> list[ListedImage] | None:
         """Return the images of a file of records, in its order; None if the dataset has no list.
 
-        Raises:
-            WorkloadError: the list cannot be read, or is damaged.
+        WorkloadError if the list cannot be read, or is damaged.
         """
         return read_image_list(file)
 
     def where(self, number: int) -> str:
-        """Return the file of a record, and its place there."""
         file, place = self._place(number)
         return f"{file.path}: record {place} (from 0)"
 
@@ -191,7 +185,6 @@ class Records:
             self._open.clear()
 
     def _place(self, number: int) -> tuple[RecordFile, int]:
-        """Return a record's file, and its number there."""
         file = bisect_right(self._firsts, number) - 1
         return self._files[file], number - self._firsts[file]
 
@@ -238,8 +231,7 @@ class Records:
 def open_split(split: Split, format: str, folder: Path) -> Records:
     """Find the records of a sealed dataset's split.
 
-    Raises:
-        InputError: a file is missing or damaged, or an index does not fit it.
+    InputError if a file is missing or damaged, or an index does not fit it.
     """
     kind = format_named(format)
 
@@ -258,10 +250,8 @@ def open_split(split: Split, format: str, folder: Path) -> Records:
 def open_paths(records: str, indexes: str = "") -> Records:
     """Find the records of files named on the command line, `a.rec;b.rec` or TFRecord files.
 
-    Without `indexes`, the .idx beside each file is used if there is one.
-
-    Raises:
-        InputError: a file is missing or damaged, or there are more or fewer indexes than records.
+    Without `indexes`, the .idx beside each file is used if there is one. InputError if a file is
+    missing or damaged, or there are more or fewer indexes than records.
     """
     paths = files_named(records)
     beside = [Path(name) for name in indexes.split(";") if name]
@@ -296,8 +286,7 @@ def _open(path: Path, index: Path | None, format: Format | None) -> RecordFile:
 def read_index(name: str, content: bytes) -> NDArray[np.int64]:
     """Return the offsets of an .idx file, `key<TAB>offset` a line, sorted.
 
-    Raises:
-        ValueError: it is no such file; says its name.
+    ValueError, with its name, if it is no such file.
     """
     try:
         numbers = np.array(content.split(), np.bytes_).astype(np.int64).reshape(-1, 2)

@@ -53,8 +53,7 @@ def encode(data: list[bytes]) -> list[bytes]:
 def count_records(blocks: Iterator[bytes]) -> int:
     """Count the records in the blocks of a .tfrecord file.
 
-    Raises:
-        ValueError: A checksum is wrong, or the bytes end inside a record.
+    ValueError if a checksum is wrong, or the bytes end inside a record.
     """
     stream = Stream(blocks)
     records = 0
@@ -101,7 +100,7 @@ def read_label(read: Read, size: int) -> int:
 
 
 def _length(header: bytes) -> int:
-    """Return the length of a record's data, which is used only if its checksum is right."""
+    """The length of a record's data, which is used only if its checksum is right."""
     encoded = header[: _LENGTH.size]
     if len(header) != _HEADER_BYTES or header[_LENGTH.size :] != _masked([encoded]):
         raise ValueError("the checksum of a record's length is wrong")
@@ -165,7 +164,7 @@ def encode_example(image: StoredImage) -> list[bytes]:
 
 @lru_cache(maxsize=4096)
 def _class_features(label: int, class_name: str, class_words: str) -> bytes:
-    """Return the common bytes of the images of a class."""
+    """The common bytes of the images of a class."""
     name = class_name.encode()
     return b"".join(
         (
@@ -225,8 +224,7 @@ def varint(value: int) -> bytes:
 def decode_example(data: bytes) -> tuple[bytes, int]:
     """Return the image of an Example, and its label from 0.
 
-    Raises:
-        ValueError: it is no Example of an image.
+    ValueError if it is no Example of an image.
     """
     encoded = label = None
     try:
@@ -265,10 +263,7 @@ def _features(example: bytes) -> Iterator[tuple[bytes, int, bytes]]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the tag and the content of each field of a message.
-
-    The content of a number is its varint.
-    """
+    """Yield the tag and the content of each field of a message; of a number, its varint."""
     at = 0
     while at < len(message):
         tag, at = _read_varint(message, at)
@@ -284,7 +279,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number that begins at a byte, and the byte after it."""
+    """The number that begins at a byte, and the byte after it."""
     value = shift = 0
     while True:
         byte = message[at]

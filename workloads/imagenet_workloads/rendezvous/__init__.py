@@ -35,11 +35,7 @@ class Rendezvous(Protocol):
     """The peers of this process, before it has joined them."""
 
     def wait(self, timeout: float) -> IsHopeless:
-        """Return when the framework may start, after at most `timeout` seconds.
-
-        Raises:
-            WorkloadError: The timeout is over.
-        """
+        """Return when the framework may start; WorkloadError after `timeout` seconds."""
 
     def joining(self, timeout: float) -> AbstractContextManager[None]:
         """Watch a block in which the framework waits for its peers, with a timeout."""
@@ -54,11 +50,7 @@ def never() -> bool:
 
 
 def number(variables: Mapping[str, str], name: str, least: int, most: int) -> int:
-    """Read an integer variable.
-
-    Raises:
-        InputError: It is not an integer in the range.
-    """
+    """Read an integer variable; InputError if it is not an integer in the range."""
     text = variables.get(name, "")
     if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
         raise InputError(f"{name} is {text!r}; write a whole number from {least} to {most}")
@@ -70,10 +62,8 @@ def find(
 ) -> Rendezvous:
     """Return the rendezvous of this worker, which the environment identifies.
 
-    `modules` has the module of this package for each strategy of the framework.
-
-    Raises:
-        InputError: Strategy and environment do not match, or a variable is invalid.
+    `modules` has the module of this package for each strategy of the framework. InputError if
+    strategy and environment do not match, or a variable is invalid.
     """
     asked, module = f"{option} {strategy}", _module(modules[strategy])
     if module.VARIABLE is None:

@@ -47,11 +47,8 @@ class DmlcMember:
     """One process of a parameter-server job.
 
     Attributes:
-        role: DMLC_ROLE.
         host: DMLC_PS_ROOT_URI, the scheduler's name or IP address, the same for all members.
         port: DMLC_PS_ROOT_PORT.
-        workers: DMLC_NUM_WORKER.
-        servers: DMLC_NUM_SERVER.
         own_host: DMLC_NODE_HOST, the address that a server or worker binds; None for ps-lite's
             choice.
         own_port: PORT, the port that it binds.
@@ -160,20 +157,11 @@ class DmlcRendezvous:
 
 
 def wait_for_scheduler(member: DmlcMember, timeout: float) -> str:
-    """Return when this member may start MXNet.
+    """Return the scheduler's IP address when this member may start MXNet.
 
-    ps-lite then resolves the name again, repeatedly if that fails.
-
-    Args:
-        member: The member that waits. A scheduler waits until its own name resolves, because it
-            sends that name to all and connects to it. Others wait until its port answers.
-        timeout: The timeout in seconds.
-
-    Returns:
-        The scheduler's IP address.
-
-    Raises:
-        WorkloadError: The timeout is over; the message says what was missing.
+    A scheduler waits until its own name resolves, because it sends that name to all and connects to
+    it. Others wait until its port answers. ps-lite then resolves the name again, repeatedly if that
+    fails. WorkloadError if the timeout is over; the message says what was missing.
     """
     if member.role is DmlcRole.SCHEDULER:
         wanted = f"its own name {member.host} to resolve"
@@ -190,10 +178,10 @@ class Listener:
     running members that have joined.
 
     Attributes:
-        host: An IPv4 address, or a name that resolves to one.
+        host: an IPv4 address, or a name that resolves to one.
         port: MXNet's port, not that of the metrics.
-        expected: The number of connections when all members have joined.
-        table: The kernel's table of connections.
+        expected: the number of connections when all members have joined.
+        table: the kernel's table of connections.
     """
 
     host: str

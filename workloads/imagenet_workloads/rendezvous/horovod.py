@@ -20,8 +20,7 @@ _LOST = ("Horovod has been shut down", *LOST_BY_GLOO)
 class HorovodSlot(Slot):
     """One process of a Horovod job.
 
-    Attributes:
-        timeout: HOROVOD_GLOO_TIMEOUT_SECONDS, after which Horovod aborts if a slot is missing.
+    `timeout` is HOROVOD_GLOO_TIMEOUT_SECONDS, after which Horovod aborts if a slot is missing.
     """
 
     variables = SlotVariables(

@@ -40,11 +40,7 @@ _KEY = re.compile(r"(?:rank_)?(0|[1-9][0-9]{0,9})")
 
 
 class RefusedRequestError(Exception):
-    """A request that no slot sends.
-
-    Attributes:
-        status: The HTTP status of the answer.
-    """
+    """A request that no slot sends, with the HTTP status of the answer."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -63,12 +59,7 @@ def scope_sizes(hosts: Sequence[tuple[str, int]]) -> dict[str, int]:
 
 
 class Scopes:
-    """The published values; methods are thread-safe and raise RefusedRequestError.
-
-    Attributes:
-        slots: The number of all slots.
-        most_bytes: The limit of a value.
-    """
+    """The published values; methods are thread-safe and raise RefusedRequestError."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes
@@ -162,8 +153,7 @@ class Arrivals:
 def read_hosts(variables: Mapping[str, str]) -> list[tuple[str, int]]:
     """Parse the host assignments, such as "digits-worker-0:2,digits-worker-1:2".
 
-    Raises:
-        InputError: The variable is missing or invalid.
+    InputError if the variable is missing or invalid.
     """
     text = variables.get(IMAGENET_HOROVOD_HOSTS, "")
     hosts = []
@@ -180,9 +170,7 @@ def read_hosts(variables: Mapping[str, str]) -> list[tuple[str, int]]:
 def run(variables: Mapping[str, str]) -> None:
     """Serve until SIGTERM.
 
-    Raises:
-        InputError: A variable is missing or invalid.
-        WorkloadError: The port cannot be opened.
+    InputError if a variable is missing or invalid, WorkloadError if the port cannot be opened.
     """
     hosts = read_hosts(variables)
     port = number(variables, PORT, 1, 65535)

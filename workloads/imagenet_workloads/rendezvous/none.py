@@ -28,5 +28,4 @@ class NoRendezvous:
         return nullcontext()
 
     def explain(self, error: Exception) -> str | None:
-        """Return None."""
         return None

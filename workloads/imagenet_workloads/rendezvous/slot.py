@@ -49,11 +49,11 @@ class Slot:
     """One process of a job; a pod runs one or several.
 
     Attributes:
-        variables: The names of the first four in the environment.
-        awaited: What listens on host and port before a pod starts its processes; empty if one of
+        variables: the names of the first four in the environment.
+        awaited: what listens on host and port before a pod starts its processes; empty if one of
             the processes opens the port itself.
         rank: over all pods.
-        host: The name or address where the processes meet.
+        host: the name or address where the processes meet.
     """
 
     variables: ClassVar[SlotVariables]

@@ -41,8 +41,7 @@ RESOLVER = Path("/etc/resolv.conf")
 def wait_for_port(who: str, whom: str, host: str, port: int, timeout: float) -> str:
     """Return the IP address of a host when its port answers.
 
-    Raises:
-        WorkloadError: the time is over; says what was missing last.
+    WorkloadError if the time is over; says what was missing last.
     """
     return keep_trying(lambda: connect(host, port), who, f"{whom} {host}:{port}", timeout)
 
@@ -100,8 +99,7 @@ def give_up(message: str) -> NoReturn:
 def keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: float) -> str:
     """Repeat an attempt until it raises no OSError, and return its IP address.
 
-    Raises:
-        WorkloadError: the time is over; says what was missing last.
+    WorkloadError if the time is over; says what was missing last.
     """
     started = time.monotonic()
     reported = -REPORT_INTERVAL
@@ -132,11 +130,7 @@ def keep_trying(attempt: Callable[[], str], who: str, wanted: str, timeout: floa
 
 
 def resolve(host: str, port: int) -> str:
-    """Return the first IP address of a name.
-
-    Raises:
-        OSError: It does not resolve.
-    """
+    """Return the first IP address of a name; OSError if it does not resolve."""
     names = _names(host)
     for name in names:
         with suppress(socket.gaierror):
@@ -145,7 +139,7 @@ def resolve(host: str, port: int) -> str:
 
 
 def _names(host: str) -> list[str]:
-    """Return the names to ask for.
+    """The names to ask for.
 
     A pod's resolver asks for a peer's name in each search domain, and then for the name as it is.
     The last question leaves the cluster. Where nobody answers it, each early look at a peer that is

@@ -55,8 +55,7 @@ class EventLog:
     def __init__(self, folder: Path, clock: Callable[[], float] = now) -> None:
         """Open the file in the attempt's folder; create both if they are missing.
 
-        Raises:
-            StorageError: The folder or file cannot be written.
+        StorageError if the folder or file cannot be written.
         """
         self.path = folder / EVENTS_FILE
         self._clock = clock
@@ -74,9 +73,7 @@ class EventLog:
     def write(self, event: Event) -> None:
         """Append one event with the current time.
 
-        Raises:
-            VolumeFullError: The volume is full.
-            StorageError: The line cannot be written.
+        VolumeFullError if the volume is full, StorageError if the line cannot be written.
         """
         line = to_line(event, self._clock()) + "\n"
         try:
@@ -103,9 +100,7 @@ def log_readably(path: Path | None = None) -> None:
 
     Lines read `2017-12-04 09:30:00,000 INFO message`. Another call replaces the former handlers.
     The file and its predecessor, with `.1` at its name's end, are bounded to 10 MB together.
-
-    Raises:
-        StorageError: The file cannot be written.
+    StorageError if the file cannot be written.
     """
     # Imported here, because only a worker writes a file.
     from logging.handlers import RotatingFileHandler

@@ -13,9 +13,8 @@ def utilization_of(
 ) -> Callable[[], float | None]:
     """Return what measures the mean utilization of GPUs, 0..1; it returns None if it cannot.
 
-    Args:
-        numbers: of the GPUs, among those that the process may use.
-        variables: of the process; NVML itself does not follow CUDA_VISIBLE_DEVICES.
+    The numbers are among the GPUs that the process may use: NVML itself does not follow
+    CUDA_VISIBLE_DEVICES.
     """
     try:
         import pynvml

@@ -83,7 +83,6 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _style(axes: Axes) -> None:
-    """Apply the common style."""
     axes.grid(axis="y", color="#e5e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -257,7 +256,7 @@ def _spread(axes: Axes, values: Sequence[float | None]) -> None:
 def _epoch_and_time(
     runs: Sequence[Run], kept: Sequence[float]
 ) -> Callable[[float, int | None], str]:
-    """Return a formatter of ticks: the epochs, and below them the time at which they were done."""
+    """A formatter of ticks: the epochs, and below them the time at which they were done."""
     start = runs[0].start[0]
     size, unit = _unit(runs[-1].end - start)
     reached = [(curves.first_position(runs[0]), 0.0)]
@@ -277,7 +276,7 @@ def _epoch_and_time(
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """Return the largest unit of time that occurs twice: its seconds and name."""
+    """The largest unit of time that occurs twice: its seconds and name."""
     units = (86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s")
     return next((unit for unit in units if seconds >= 2 * unit[0]), units[-1])
 
@@ -299,13 +298,9 @@ def _summary(runs: Sequence[Run], epochs: Sequence[Epoch]) -> str:
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One point of a sweep.
+    """One point of a sweep: the speed of all workers, and the speedup over one.
 
-    Attributes:
-        number: of workers, or of GPUs.
-        images_per_second: The speed of all workers.
-        speedup: over one worker or GPU.
-        unit: What is counted; a sweep has one unit.
+    `number` is of workers, or of GPUs, as `unit` says; a sweep has one unit.
     """
 
     number: int
@@ -317,10 +312,8 @@ class SweepPoint:
 def read_points(path: Path) -> dict[str, list[SweepPoint]]:
     """Return the points of each series by their number, without those that have no speed.
 
-    A series is a strategy, or a network with one.
-
-    Raises:
-        InputError: The file is not such a table, or has no point.
+    A series is a strategy, or a network with one. InputError if the file is not such a table, or
+    has no point.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -456,11 +449,7 @@ class Report:
 
 
 def read_report(path: Path) -> Report:
-    """Read the JSON of `imagenetctl report`.
-
-    Raises:
-        InputError: The file cannot be read, or is something else.
-    """
+    """Read the JSON of `imagenetctl report`; InputError if it cannot be read, or is not it."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         phases = {str(name): float(seconds) for name, seconds in found["phases"].items()}
@@ -515,10 +504,10 @@ class Comparison:
     """What is plotted of a comparison.
 
     Attributes:
-        jobs: Name of a job → its epochs, in order.
-        losses: Whose loss it is: that of validation images, or of training images if one of the
+        jobs: name of a job → its epochs, in order.
+        losses: whose loss it is: that of validation images, or of training images if one of the
             jobs has no other.
-        reached: The validation accuracy whose costs are compared, 0..1; None if there is none.
+        reached: the validation accuracy whose costs are compared, 0..1; None if there is none.
     """
 
     jobs: Mapping[str, Sequence[ComparedEpoch]]
@@ -529,8 +518,7 @@ class Comparison:
 def read_comparison(path: Path) -> Comparison:
     """Read the JSON of `imagenetctl compare`.
 
-    Raises:
-        InputError: The file cannot be read, is something else, or has no epoch.
+    InputError if the file cannot be read, is something else, or has no epoch.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -25,10 +25,10 @@ class NullSink:
     """A sink for programs without exported metrics."""
 
     def add(self, metric: Metric, amount: float) -> None:
-        """Forgets it."""
+        pass
 
     def set(self, metric: Metric, value: float) -> None:
-        """Forgets it."""
+        pass
 
 
 class PreparationRecorder:
@@ -53,11 +53,9 @@ class PreparationRecorder:
         self._finish(0)
 
     def listed(self, images: int = 1, share: float = 0.0) -> None:
-        """Count images found in the source; only for index.
+        """Count images found in the source since the last call; only for index.
 
-        Args:
-            images: The images found since the last call.
-            share: The fraction of the source that is listed, 0 to 1; 0 if it is not known.
+        `share` is the fraction of the source that is listed, 0 to 1; 0 if it is not known.
         """
         with self._lock:
             self._listed += images
@@ -85,7 +83,6 @@ class PreparationRecorder:
         self._finish(images)
 
     def skipped(self, images: int = 1) -> None:
-        """Count damaged images that were skipped."""
         self._registry.add(metrics.PREPARE_SKIPPED_IMAGES, images)
         self._finish(images)
 
@@ -94,7 +91,6 @@ class PreparationRecorder:
         self._registry.set(metrics.PREPARE_DECODED_IMAGES_PER_SECOND, images_per_second)
 
     def requested(self, requests: int, bytes: int) -> None:
-        """Count requests to a remote source, and the bytes of their answers."""
         self._registry.add(metrics.PREPARE_REQUESTS, requests)
         self._registry.add(metrics.PREPARE_READ_BYTES, bytes)
 
@@ -104,7 +100,6 @@ class PreparationRecorder:
         self._registry.set(metrics.PREPARE_FETCH_ASKED_FILES, 0)
 
     def fetch_asked(self) -> None:
-        """Count a file whose version is known."""
         with self._lock:
             self._asked += 1
             self._registry.set(metrics.PREPARE_FETCH_ASKED_FILES, self._asked)

@@ -39,13 +39,10 @@ from imagenet_workloads.environment import Environment
 
 
 class Registry(Collector):
-    """The metrics of this process.
+    """The metrics of this process; thread-safe.
 
     A metric appears when it is first written, so an accuracy that is not measured yet is absent,
-    not 0. It is thread-safe.
-
-    Attributes:
-        exported: The registry to serve.
+    not 0. `exported` is the registry to serve.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -75,12 +72,10 @@ class Registry(Collector):
             self._added[series] = metric, before + amount
 
     def set(self, metric: Metric, value: float, *labels: str) -> None:
-        """Sets a gauge; arguments as of `add`."""
         with self._lock:
             self._newest[metric.name, *labels] = metric, value
 
     def observe(self, metric: Metric, value: float) -> None:
-        """Add one observation to a histogram."""
         with self._lock:
             histogram = self._histograms.get(metric.name)
             if histogram is None:
@@ -133,12 +128,8 @@ class LimitedConnections(ThreadingMixIn, TCPServer):
 
     Any pod may connect where no NetworkPolicy is enforced. So a slow or endless request must not
     use up threads or memory, nor keep others from an answer. Horovod's rendezvous uses it too. If
-    all threads are taken, the oldest connection is closed: a new one, which may be a scrape,
-    waits for no slow client.
-
-    Attributes:
-        most_connections: The limit of connections, and so of threads.
-        longest_seconds: The limit of a connection's whole time.
+    all threads are taken, the oldest connection is closed: a new one, which may be a scrape, waits
+    for no slow client.
     """
 
     daemon_threads = True
@@ -153,7 +144,6 @@ class LimitedConnections(ThreadingMixIn, TCPServer):
         super().__init__(*arguments, **options)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start the thread of a connection."""
         with self._changed:
             if len(self._begun) >= self.most_connections:
                 _close(next(iter(self._begun)))
@@ -166,7 +156,6 @@ class LimitedConnections(ThreadingMixIn, TCPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Handle a connection; its end makes room for another."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -204,7 +193,6 @@ class LimitedRequest(StreamRequestHandler):
     most_bytes = 2**14
 
     def setup(self) -> None:
-        """Limit what is read."""
         super().setup()
         self.rfile = io.BufferedReader(_Limited(self.rfile, self.most_bytes))
 
@@ -257,7 +245,6 @@ class MetricsServer:
     _thread: threading.Thread
 
     def close(self) -> None:
-        """Stop the server and release the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -321,8 +308,6 @@ class _Server(LimitedConnections, WSGIServer):
 
 
 class _QuietHandler(LimitedRequest, WSGIRequestHandler):
-    """Do not log requests."""
-
     def log_message(self, format: str, *args: object) -> None:
         pass
 

@@ -105,11 +105,7 @@ def process_age() -> float:
 
 
 class TrainingRecorder:
-    """Writes a worker's metrics to a registry.
-
-    Attributes:
-        time: The account of the worker's time.
-    """
+    """Writes a worker's metrics to a registry, and has the account of its time."""
 
     def __init__(self, registry: Registry, time: TimeAccount | None = None) -> None:
         self._registry = registry

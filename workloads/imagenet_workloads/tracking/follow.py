@@ -53,11 +53,7 @@ class Follower:
         self._board = _Board(results) if options.tensorboard else None
 
     def read(self) -> None:
-        """Take in what the logs have; after an error it begins again with the next call.
-
-        Raises:
-            OSError: A log cannot be read.
-        """
+        """Take in what the logs have; after an OSError it begins again with the next call."""
         try:
             for moment, event in self._tail.read():
                 self.history.add(moment, event)
@@ -68,10 +64,7 @@ class Follower:
     def write(self) -> None:
         """Write what the logs have to TensorBoard's files, if the job has them.
 
-        After an error it begins again with the next call, which skips what is written.
-
-        Raises:
-            OSError: A log cannot be read, or a file not written.
+        After an OSError it begins again with the next call, which skips what is written.
         """
         if self._board is None:
             return
@@ -84,10 +77,8 @@ class Follower:
     def send(self) -> int:
         """Send to MLflow what is covered; return the number of points.
 
-        The Secret is read again after each failure, because it may have been mended.
-
-        Raises:
-            WorkloadError: The server cannot be reached, or refuses, or the Secret is wrong.
+        The Secret is read again after each failure, because it may have been mended. WorkloadError
+        if the server cannot be reached, or refuses, or the Secret is wrong.
         """
         experiment = self._options.mlflow_experiment
         if experiment is None or self.history.started is None:

@@ -29,12 +29,7 @@ GOODPUT = "goodput"
 
 @dataclass(frozen=True)
 class Point:
-    """One value of a series.
-
-    Attributes:
-        step: The images trained so far.
-        time: In seconds since 1970.
-    """
+    """One value of a series: its step in images trained so far, and its time since 1970."""
 
     series: str
     step: int
@@ -44,13 +39,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Restart:
-    """A mark: an attempt goes on from a step.
+    """A mark: an attempt, by its number from 1, goes on from a step.
 
-    Attributes:
-        number: From 1.
-        step: Where the attempt goes on.
-        text: The sentence of the log.
-        time: In seconds since 1970.
+    The text is the sentence of the log, the time in seconds since 1970.
     """
 
     number: int

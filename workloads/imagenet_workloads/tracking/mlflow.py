@@ -50,8 +50,7 @@ _EXISTS = "RESOURCE_ALREADY_EXISTS"
 class TrackingError(WorkloadError):
     """The server cannot be reached, or refuses; a later try may succeed.
 
-    Attributes:
-        code: MLflow's own, such as RESOURCE_DOES_NOT_EXIST; empty without one.
+    `code` is MLflow's own, such as RESOURCE_DOES_NOT_EXIST; empty without one.
     """
 
     def __init__(self, message: str, code: str = "") -> None:
@@ -74,8 +73,7 @@ class Server:
     def __init__(self, credentials: Credentials, uri_key: str) -> None:
         """Read the Secret, and connect to nothing yet.
 
-        Raises:
-            InputError: A key is missing or wrong; the message has no value.
+        InputError if a key is missing or wrong; the message has no value.
         """
         uri = credentials.read(uri_key).rstrip("/")
         try:
@@ -110,15 +108,10 @@ class Server:
         self._pool = urllib3.PoolManager(timeout=_TIMEOUT, ssl_context=context)
 
     def close(self) -> None:
-        """Close all connections."""
         self._pool.clear()
 
     def get(self, path: str, **fields: str) -> dict[str, Any]:
-        """Return the answer to a GET request.
-
-        Raises:
-            TrackingError: There is none, or it is an error.
-        """
+        """Return the answer to a GET request; TrackingError if there is none, or it is an error."""
         return self._request("GET", path, fields=fields)
 
     def post(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,11 +167,7 @@ class Run:
     """The run of a job on a server, and the steps that the server has."""
 
     def __init__(self, server: Server, experiment: str, job: Job, history: History) -> None:
-        """Find the run, or create it.
-
-        Raises:
-            TrackingError: The server cannot be reached, or refuses.
-        """
+        """Find the run, or create it; TrackingError if the server cannot be reached, or refuses."""
         self._server = server
         where = _experiment(server, experiment)
         wanted = f"tags.`{UID_TAG}` = '{job.uid}'"
@@ -212,10 +201,7 @@ class Run:
     def send(self, history: History) -> None:
         """Send what is covered and the server lacks.
 
-        After an error nothing is known of what it has taken: find the run again.
-
-        Raises:
-            TrackingError: As for the constructor.
+        After a TrackingError nothing is known of what it has taken: find the run again.
         """
         for batch in self._batches(history):
             self._server.post("runs/log-batch", {"run_id": self.identity, **batch})

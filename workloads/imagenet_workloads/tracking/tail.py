@@ -25,11 +25,7 @@ class Tail:
         self._offset = 0
 
     def read(self) -> Iterator[tuple[float, Event]]:
-        """Yield the further events with their times.
-
-        Raises:
-            OSError: A log cannot be read.
-        """
+        """Yield the further events with their times; OSError if a log cannot be read."""
         for folder in attempt_folders(self._results):
             log = folder / EVENTS_FILE
             if self._log is not None and _order(log) < _order(self._log):
@@ -55,5 +51,5 @@ class Tail:
 
 
 def _order(log: Path) -> tuple[int, str]:
-    """Return the place of an attempt's log among the others: r2 before r10."""
+    """The place of an attempt's log among the others: r2 before r10."""
     return len(log.parent.name), log.parent.name

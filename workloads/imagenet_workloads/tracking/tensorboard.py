@@ -43,8 +43,7 @@ class EventFiles:
     def add(self, time: float, event: Event, points: list[Point], history: History) -> None:
         """Write what an event has added to the history, if the file does not have it yet.
 
-        Raises:
-            OSError: The file cannot be written.
+        OSError if the file cannot be written.
         """
         records: list[bytes] = []
         if isinstance(event, Started):
@@ -84,7 +83,7 @@ def _scalar(point: Point) -> bytes:
 
 
 def _text(time: float, step: int, tag: str, text: str) -> bytes:
-    """Return an event with Markdown, for TensorBoard's tab of texts."""
+    """An event with Markdown, for TensorBoard's tab of texts."""
     plugin = _field(9, _field(1, _field(1, b"text")))
     shape = _field(2, _field(2, _number(1, 1)))
     tensor = _number(1, _STRING) + shape + _field(8, text.encode())
