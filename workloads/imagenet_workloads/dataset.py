@@ -46,7 +46,6 @@ class Shard:
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """The names of its files beside that of the records."""
         return tuple(name for name in (self.index, self.image_list) if name is not None)
 
 

@@ -51,13 +51,11 @@ class Fields:
 
     @classmethod
     def of(cls, value: object, where: str) -> "Fields":
-        """Takes a parsed JSON value, which must be an object."""
         if not isinstance(value, dict):
             raise InputError(f"{where}: must hold one JSON object, not {_kind(value)}")
         return cls(value, f"{where}:")
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and is not null."""
         return self.values.get(name) is not None
 
     def text(self, name: str) -> str:
@@ -71,7 +69,6 @@ class Fields:
         return value
 
     def integer(self, name: str, minimum: int = 0) -> int:
-        """A whole number of at least `minimum`."""
         value = self._typed(name, int, "a whole number")
         if isinstance(value, bool) or value < minimum:
             raise self.wrong(name, f"must be a whole number of at least {minimum}, not {value!r}")
@@ -94,7 +91,6 @@ class Fields:
         return tuple(values)
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers of at least 0."""
         values = self._typed(name, list, "a list")
         for position, value in enumerate(values):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -102,7 +98,6 @@ class Fields:
         return tuple(values)
 
     def counts(self, name: str) -> dict[str, int]:
-        """An object that maps names to whole numbers of at least 0."""
         values = self.object(name)
         return {key: values.integer(key) for key in values.values}
 

@@ -262,7 +262,6 @@ class NewFile:
         self._begun += grown
 
     def finish(self) -> None:
-        """Sync every byte to the volume."""
         with storage_errors(self.path):
             self.file.flush()
             os.fsync(self.file.fileno())

@@ -71,7 +71,6 @@ class Download:
 
     @property
     def explained(self) -> Mapping[int, str]:
-        """What a refusal of the server means, by its status."""
         if self.competition:
             rules = f"{self.server}/competitions/{self.competition}/rules"
             forbidden = f"accept the rules of the competition on {rules}, as the user of the key"

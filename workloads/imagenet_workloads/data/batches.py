@@ -65,7 +65,6 @@ class WorkerShare:
 
     @property
     def global_batch_size(self) -> int:
-        """Images a step of all workers."""
         return self.batch_size_per_process * self.workers
 
 
@@ -281,7 +280,6 @@ class OrderedTraining:
             ahead.close()
 
     def _end(self, number: int) -> int:
-        """The epoch before which no more are begun with one."""
         return number + 1 if self._epochs is None else max(self._epochs, number + 1)
 
     def _batches(self, number: int, position: int, wanted: Wanted) -> "Generator[_Begin]":
@@ -411,7 +409,6 @@ class _Work:
                 self._ended.set()
 
     def wait(self) -> BaseException | None:
-        """Wait for the end of all; return the error of the first one that has one."""
         self._ended.wait()
         return min(self._errors, key=lambda found: found[0])[1] if self._errors else None
 

@@ -257,7 +257,6 @@ class ProgramDecoders:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """End all tasks, and those to come, with an error."""
         with self._lock:
             self._failed = self._failed or error
             ended = [*(one for program in self._programs for one in program.held), *self._waiting]

@@ -54,7 +54,6 @@ class JpegImage:
         self.size = Size(height, width)
 
     def pad(self, edge: int, fill: int) -> None:
-        """Add pixels of one value on each side."""
         colour = (fill,) * self._channels
         padded = cv2.copyMakeBorder(
             self._decode(1), *(edge,) * 4, borderType=cv2.BORDER_CONSTANT, value=colour

@@ -31,7 +31,6 @@ class SharedMemory:
     """Some bytes, zero at first, that take no memory before they are written."""
 
     def __init__(self, size: int) -> None:
-        """Make it; it goes with the last process that has it."""
         size = max(size, mmap.PAGESIZE)
         if hasattr(os, "memfd_create"):
             self.descriptor = os.memfd_create("imagenet-train", os.MFD_CLOEXEC)
@@ -142,7 +141,6 @@ class Slots:
             self.give_back(slot)
 
     def arrays(self, slot: int, image: tuple[int, ...] | None = None) -> SlotArrays:
-        """The arrays of a slot; `image` is the shape of one, None that of the largest."""
         return self._shape.arrays(self.memory.view, slot, image)
 
     def take(self) -> int:

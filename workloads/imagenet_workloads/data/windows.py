@@ -120,7 +120,6 @@ class Windows:
         ]
 
     def close(self) -> None:
-        """Wait for the reads that have begun, and end the threads."""
         self._threads.shutdown()
 
 

@@ -123,7 +123,6 @@ class ShardWriter:
 
     @property
     def bytes(self) -> int:
-        """The bytes written to the file of records so far."""
         return self._record.bytes
 
     def append(self, images: Iterable[StoredImage]) -> None:
@@ -144,7 +143,6 @@ class ShardWriter:
         self.records += len(lines)
 
     def sha256(self) -> tuple[str, str]:
-        """The hex SHA-256 of the file of records and of its index."""
         return self._record.sha256(), self._index.sha256()
 
 
@@ -168,7 +166,6 @@ class Stream:
         return b"".join(self.chunks(length))
 
     def chunks(self, length: int) -> Iterator[bytes]:
-        """Yield the next bytes, in the available chunks."""
         while length:
             if self.at_end():
                 raise ValueError("the file ends inside a record")

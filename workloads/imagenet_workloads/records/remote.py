@@ -96,7 +96,6 @@ class BlockCache:
 
     @property
     def size(self) -> int:
-        """The bytes of all blocks."""
         return self._begins[-1]
 
     def ensure(self, at: int) -> None:

@@ -90,7 +90,6 @@ class Records:
         return [content[a - edges[0] : b - edges[0]] for a, b in pairwise(edges)]
 
     def fill(self, run: range, memory: memoryview) -> None:
-        """Read one of the `runs` into memory of its length."""
         file, place = self._place(run.start)
         begin = int(file.edges[place])
         with self._opened(file) as descriptor:
@@ -111,7 +110,6 @@ class Records:
 
     @property
     def largest(self) -> int:
-        """The bytes of the largest record."""
         lengths = (np.diff(file.edges) for file in self._files if len(file.edges) > 1)
         return max((int(one.max()) for one in lengths), default=0)
 
@@ -136,14 +134,12 @@ class Records:
             raise self.damaged(number, str(error)) from None
 
     def identities(self) -> NDArray[np.uint64]:
-        """Return the identity of every record, (records,), without reading the images."""
         found = np.zeros(self.count, np.uint64)
         for number in range(self.count):
             found[number] = self._of_head(number, self._place(number)[0].format.read_identity)
         return found
 
     def label(self, number: int) -> int:
-        """Return the label of a record, without reading its image."""
         return self._of_head(number, self._place(number)[0].format.read_label)
 
     def _of_head(self, number: int, found: Callable[[Read, int], int]) -> int:

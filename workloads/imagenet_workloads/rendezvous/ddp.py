@@ -42,7 +42,6 @@ class Process(Slot):
 
     @classmethod
     def from_mapping(cls, variables: Mapping[str, str]) -> Self | None:
-        """Read the environment; None if RANK is unset, for a process without peers."""
         if not variables.get(VARIABLE):
             return None
         host = variables.get("MASTER_ADDR", "")
@@ -53,7 +52,6 @@ class Process(Slot):
 
     @property
     def is_local(self) -> bool:
-        """Whether all processes are on this machine, as in a local run."""
         return is_loopback(self.host)
 
 

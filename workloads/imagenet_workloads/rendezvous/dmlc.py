@@ -64,7 +64,6 @@ class DmlcMember:
 
     @classmethod
     def from_mapping(cls, variables: Mapping[str, str]) -> Self | None:
-        """Read the environment; None if DMLC_ROLE is unset, for a single process."""
         if not variables.get("DMLC_ROLE"):
             return None
         try:

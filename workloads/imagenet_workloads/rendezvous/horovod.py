@@ -32,7 +32,6 @@ class HorovodSlot(Slot):
 
     @classmethod
     def from_mapping(cls, variables: Mapping[str, str]) -> Self | None:
-        """Read the environment; None if HOROVOD_RANK is unset, for a single process."""
         if not variables.get("HOROVOD_RANK"):
             return None
         host = variables.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "")

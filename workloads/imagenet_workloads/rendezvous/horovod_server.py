@@ -82,7 +82,6 @@ class Scopes:
         return size
 
     def get(self, scope: str, key: str) -> bytes | None:
-        """Return a value; None if it is not published yet."""
         self.check(scope, key)
         with self._lock:
             return self._values.get(scope, {}).get(key)
@@ -135,7 +134,6 @@ class Arrivals:
         self._expected, self._ranks, self._lock = expected, set[str](), threading.Lock()
 
     def note(self, scope: str, rank: str) -> None:
-        """Record the scope and the key of a value that a slot has published."""
         # A slot also publishes its host name, under rank_N.
         if scope != GLOBAL or not rank.isdecimal():
             return
@@ -145,7 +143,6 @@ class Arrivals:
                 _log.info("all %d slots have joined", self._expected)
 
     def missing(self) -> str | None:
-        """Return how many slots have not joined; None if all have."""
         left = self._expected - len(self._ranks)
         return f"{left} of {self._expected} slots to join" if left > 0 else None
 

@@ -32,7 +32,6 @@ class SlotVariables(NamedTuple):
     local_size: str
 
     def of_one_machine(self, size: int) -> list[dict[str, str]]:
-        """Return the values of each process, by rank, if one pod has all."""
         return [
             {
                 self.rank: str(rank),

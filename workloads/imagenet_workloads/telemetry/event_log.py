@@ -83,7 +83,6 @@ class EventLog:
         _readable.info(event.sentence())
 
     def close(self) -> None:
-        """Close the file; further calls do nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

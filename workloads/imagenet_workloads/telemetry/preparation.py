@@ -65,7 +65,6 @@ class PreparationRecorder:
             self._registry.set(metrics.PREPARE_IMAGES_PLANNED, expected)
 
     def listing_estimated(self, requests: int, bytes: int, seconds: int) -> None:
-        """Set what listing a remote archive takes."""
         self._registry.set(metrics.PREPARE_LISTING_REQUESTS, requests)
         self._registry.set(metrics.PREPARE_LISTING_BYTES, bytes)
         self._registry.set(metrics.PREPARE_LISTING_SECONDS, seconds)
@@ -77,7 +76,6 @@ class PreparationRecorder:
         self._registry.set(metrics.PREPARE_PACKING_SECONDS, seconds)
 
     def packed(self, images: int, bytes: int) -> None:
-        """Count images written to the shard, and the bytes of their records."""
         self._registry.add(metrics.PREPARE_IMAGES, images)
         self._registry.add(metrics.PREPARE_BYTES, bytes)
         self._finish(images)
@@ -87,7 +85,6 @@ class PreparationRecorder:
         self._finish(images)
 
     def decoded(self, images_per_second: float) -> None:
-        """Set how many images of the shard one core decodes in a second."""
         self._registry.set(metrics.PREPARE_DECODED_IMAGES_PER_SECOND, images_per_second)
 
     def requested(self, requests: int, bytes: int) -> None:
@@ -95,7 +92,6 @@ class PreparationRecorder:
         self._registry.add(metrics.PREPARE_READ_BYTES, bytes)
 
     def fetch_files(self, files: int) -> None:
-        """Set how many files the cache will hold."""
         self._registry.set(metrics.PREPARE_FETCH_FILES, files)
         self._registry.set(metrics.PREPARE_FETCH_ASKED_FILES, 0)
 
@@ -105,7 +101,6 @@ class PreparationRecorder:
             self._registry.set(metrics.PREPARE_FETCH_ASKED_FILES, self._asked)
 
     def fetch_planned(self, bytes: int) -> None:
-        """Set the bytes of all files that the cache will hold."""
         self._registry.set(metrics.PREPARE_FETCH_PLANNED_BYTES, bytes)
 
     def fetched(self, bytes: int) -> None:

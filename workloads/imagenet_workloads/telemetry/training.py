@@ -62,7 +62,6 @@ class TimeAccount:
         self._seconds = dict.fromkeys(metrics.TimePhase, 0.0)
 
     def enter(self, phase: metrics.TimePhase) -> None:
-        """End the present phase and begin another."""
         with self._lock:
             self._spend(self._phase, self._clock())
             self._phase = phase
@@ -134,7 +133,6 @@ class TrainingRecorder:
         return None if self._at_work else "no batch is trained yet"
 
     def phase(self, phase: metrics.Phase) -> None:
-        """Begins a phase, which is progress too."""
         if self._phase not in (None, phase):
             self._registry.set(metrics.TRAIN_PHASE, 0, self._phase)
         self._phase = phase
@@ -155,7 +153,6 @@ class TrainingRecorder:
         self.time.enter(metrics.TimePhase.STEPPING)
 
     def plan(self, epochs: int, batches_per_epoch: int, rank: int) -> None:
-        """Set the planned epochs and batches, and this worker's rank."""
         self._registry.set(metrics.TRAIN_EPOCHS, epochs)
         self._registry.set(metrics.TRAIN_BATCHES_PER_EPOCH, batches_per_epoch)
         self._registry.set(metrics.TRAIN_RANK, rank)
@@ -219,11 +216,9 @@ class TrainingRecorder:
         self._registry.add(metrics.TRAIN_EXCHANGES, 1)
 
     def speed(self, images_per_second: float) -> None:
-        """Set the images per second of this worker over the last display interval."""
         self._registry.set(metrics.TRAIN_IMAGES_PER_SECOND, images_per_second)
 
     def learning_rate(self, rate: Callable[[], float]) -> None:
-        """Take what computes the optimizer's learning rate."""
         self._rate = rate
 
     def accuracy(
@@ -245,7 +240,6 @@ class TrainingRecorder:
         self._copied = self._unsaved
 
     def checkpoint(self, epoch: int) -> None:
-        """Set the finished epochs of the newest complete checkpoint of this worker."""
         self._registry.set(metrics.TRAIN_CHECKPOINT_EPOCH, epoch)
         self._unsaved -= self._copied
         self._copied = 0.0

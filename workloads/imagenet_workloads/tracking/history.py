@@ -77,7 +77,6 @@ class History:
     _last: dict[str, int] = field(default_factory=dict)
 
     def add(self, time: float, event: Event) -> list[Point]:
-        """Take the next event, of this or of a later attempt; return its points that count."""
         if isinstance(event, Started):
             return self._start(time, event)
         if self._run is None:
