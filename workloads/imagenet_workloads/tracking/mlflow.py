@@ -12,7 +12,7 @@ What the Secret has, the server's address included, is in no message.
 import json
 import math
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from imagenet_spec.names import (
 from imagenet_workloads.clients.credentials import Credentials
 from imagenet_workloads.clients.http import Login, Token
 from imagenet_workloads.errors import InputError, WorkloadError
-from imagenet_workloads.tracking.history import History, Point, to_send
+from imagenet_workloads.tracking.history import History, to_send
 
 UID_TAG = "imagenet.job_uid"
 """The tag by which the run of a job is found."""
@@ -203,12 +203,28 @@ class Run:
 
         After a TrackingError nothing is known of what it has taken: find the run again.
         """
-        for batch in self._batches(history):
-            self._server.post("runs/log-batch", {"run_id": self.identity, **batch})
-            for point in batch.get("metrics", []):
-                self.acknowledged[point["key"]] = point["step"]
-            self._parameters |= {item["key"] for item in batch.get("params", [])}
-            self._tags |= {item["key"] for item in batch.get("tags", [])}
+        marks = {f"imagenet.restart.{one.number}": one.text for one in history.restarts}
+        points: list[dict[str, Any]] = [
+            {
+                "key": point.series,
+                "value": point.value,
+                "timestamp": _milliseconds(point.time),
+                "step": point.step,
+            }
+            for point in to_send(history, self.acknowledged)
+        ]
+        for key, most, items in (
+            ("params", MOST_PARAMETERS, _items(history.parameters, self._parameters)),
+            ("tags", MOST_TAGS, _items(marks, self._tags)),
+            ("metrics", MOST_POINTS, points),
+        ):
+            for start in range(0, len(items), most):
+                batch: dict[str, Any] = {key: items[start : start + most]}
+                self._server.post("runs/log-batch", {"run_id": self.identity, **batch})
+                for point in batch.get("metrics", []):
+                    self.acknowledged[point["key"]] = point["step"]
+                self._parameters |= {item["key"] for item in batch.get("params", [])}
+                self._tags |= {item["key"] for item in batch.get("tags", [])}
         is_ended = history.ended is not None
         if is_ended and not self._is_ended:
             ended = {"status": "FINISHED", "end_time": _milliseconds(history.ended or 0.0)}
@@ -216,19 +232,6 @@ class Run:
         elif self._is_ended and not is_ended:
             self._server.post("runs/update", {"run_id": self.identity, "status": "RUNNING"})
         self._is_ended = is_ended
-
-    def _batches(self, history: History) -> Iterator[dict[str, Any]]:
-        parameters = _items(history.parameters, self._parameters)
-        marks = {f"imagenet.restart.{one.number}": one.text for one in history.restarts}
-        tags = _items(marks, self._tags)
-        points = list(map(_metric, to_send(history, self.acknowledged)))
-        for items, key, most in (
-            (parameters, "params", MOST_PARAMETERS),
-            (tags, "tags", MOST_TAGS),
-            (points, "metrics", MOST_POINTS),
-        ):
-            for start in range(0, len(items), most):
-                yield {key: items[start : start + most]}
 
 
 def _experiment(server: Server, name: str) -> str:
@@ -252,15 +255,6 @@ def _items(values: Mapping[str, str], known: set[str]) -> list[dict[str, str]]:
         for key, value in values.items()
         if key not in known
     ]
-
-
-def _metric(point: Point) -> dict[str, Any]:
-    return {
-        "key": point.series,
-        "value": point.value,
-        "timestamp": _milliseconds(point.time),
-        "step": point.step,
-    }
 
 
 def _milliseconds(time: float) -> int:

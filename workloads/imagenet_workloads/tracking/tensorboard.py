@@ -15,7 +15,6 @@ those of its fields and of tensorflow/core/framework/{summary,tensor}.proto.
 import fcntl
 import os
 import struct
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,7 +33,6 @@ class EventFiles:
     """The event files of one job."""
 
     def __init__(self, results: Path) -> None:
-        """Write nothing yet. `results` has the folder of the attempts."""
         self._folder = results / TENSORBOARD_FOLDER
         self._runs = 0
         self._file: Path | None = None
@@ -55,16 +53,16 @@ class EventFiles:
             mark = _field(_SESSION_LOG, _number(1, _START))
             records.append(_event(time, 0 if restart is None else restart.step + 1, mark))
             if restart is None:
-                records.append(_text(time, 0, "parameters", _table(history.parameters)))
+                rows = [f"| {key} | {value} |" for key, value in sorted(history.parameters.items())]
+                table = "\n".join(["| parameter | value |", "|---|---|", *rows])
+                records.append(_text(time, 0, "parameters", table))
             else:
                 records.append(_text(time, restart.step, "restarts", restart.text))
             self._runs += 1
         records += [_scalar(point) for point in points]
-        if records and self._file is not None:
-            self._append(b"".join(part for record in records for part in encode([record])))
-
-    def _append(self, content: bytes) -> None:
-        assert self._file is not None
+        if not records or self._file is None:
+            return
+        content = b"".join(part for record in records for part in encode([record]))
         start, self._position = self._position, self._position + len(content)
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as file:
@@ -89,11 +87,6 @@ def _text(time: float, step: int, tag: str, text: str) -> bytes:
     tensor = _number(1, _STRING) + shape + _field(8, text.encode())
     value = _field(1, f"{tag}/text_summary".encode()) + plugin + _field(8, tensor)
     return _event(time, step, _field(_SUMMARY, _field(1, value)))
-
-
-def _table(parameters: Mapping[str, str]) -> str:
-    rows = [f"| {name} | {value} |" for name, value in sorted(parameters.items())]
-    return "\n".join(["| parameter | value |", "|---|---|", *rows])
 
 
 def _event(time: float, step: int, content: bytes) -> bytes:
