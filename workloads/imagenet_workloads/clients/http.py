@@ -154,7 +154,22 @@ class HttpClient:
             InputError: the server refuses, or knows no such file.
             WorkloadError: the server cannot be reached, or its answers are cut off.
         """
-        return self._tried(address, lambda: self._try(address, wanted, size, headers, others))
+
+        def attempt() -> Answer:
+            answer = self._follow(address, headers)
+            try:
+                if answer.status == wanted:
+                    body = answer.read(size)
+                    TRAFFIC.add(1, len(body))
+                    return Answer(answer.status, answer.headers, body)
+                TRAFFIC.add(1, 0)
+                if answer.status in others:
+                    return Answer(answer.status, answer.headers, b"")
+                raise self._refusal(address, answer)
+            finally:
+                _release(answer)
+
+        return self._tried(address, attempt)
 
     def receive(
         self, address: Address, take: Callable[[Mapping[str, str], Iterator[bytes]], None]
@@ -163,12 +178,8 @@ class HttpClient:
 
         At each try, `take` is called with the headers and the chunks of the body.
         """
-        self._tried(address, lambda: self._receive(address, take))
 
-    def _receive(
-        self, address: Address, take: Callable[[Mapping[str, str], Iterator[bytes]], None]
-    ) -> None:
-        with _explained(address):
+        def attempt() -> None:
             answer = self._follow(address, {})
             TRAFFIC.add(1, 0)
             try:
@@ -178,10 +189,13 @@ class HttpClient:
             finally:
                 _release(answer)
 
+        self._tried(address, attempt)
+
     def _tried(self, address: Address, request: Callable[[], _Result]) -> _Result:
         for attempt in range(_TRIES):
             try:
-                return request()
+                with _explained(address):
+                    return request()
             except _TemporaryFailureError as error:
                 failure = error
             if attempt + 1 < _TRIES:
@@ -197,32 +211,19 @@ class HttpClient:
     def close(self) -> None:
         self._pool.clear()
 
-    def _try(
-        self,
-        address: Address,
-        wanted: HTTPStatus,
-        size: int,
-        headers: Mapping[str, str],
-        others: frozenset[int],
-    ) -> Answer:
-        with _explained(address):
-            answer = self._follow(address, headers)
-            try:
-                if answer.status == wanted:
-                    body = answer.read(size)
-                    TRAFFIC.add(1, len(body))
-                    return Answer(answer.status, answer.headers, body)
-                TRAFFIC.add(1, 0)
-                if answer.status in others:
-                    return Answer(answer.status, answer.headers, b"")
-                raise self._refusal(address, answer)
-            finally:
-                _release(answer)
-
     def _refusal(self, address: Address, answer: urllib3.BaseHTTPResponse) -> Exception:
+        # The server's own words may be anything.
+        phrases = {known.value: known.phrase for known in HTTPStatus}
+        status = f"{answer.status} {phrases.get(answer.status, '')}".rstrip()
+        if answer.status in _TEMPORARY:
+            return _TemporaryFailureError(
+                f"the server answers {status}", _retry_after(answer.headers.get("Retry-After"))
+            )
         # The host of a redirect knows nothing of the login.
         is_own = address.url not in self._redirected
-        return _refusal(address, answer, self._explained if is_own else {})
+        explained = {**_EXPLAINED, **(self._explained if is_own else {})}
+        why = explained.get(answer.status, "the server does not answer this request")
+        return InputError(f"{address.url}: {status}: {why}")
 
     def _follow(self, address: Address, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         """Sends a request to where the address led before, or follows its redirects again."""
@@ -296,20 +297,6 @@ def _release(answer: urllib3.BaseHTTPResponse) -> None:
         answer.drain_conn()
     else:
         answer.close()
-
-
-def _refusal(
-    address: Address, answer: urllib3.BaseHTTPResponse, explained: Mapping[int, str]
-) -> Exception:
-    # The server's own words may be anything.
-    phrases = {known.value: known.phrase for known in HTTPStatus}
-    status = f"{answer.status} {phrases.get(answer.status, '')}".rstrip()
-    if answer.status in _TEMPORARY:
-        return _TemporaryFailureError(
-            f"the server answers {status}", _retry_after(answer.headers.get("Retry-After"))
-        )
-    why = {**_EXPLAINED, **explained}.get(answer.status, "the server does not answer this request")
-    return InputError(f"{address.url}: {status}: {why}")
 
 
 def _origin(url: str) -> tuple[str, str | None, int]:
