@@ -24,7 +24,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -94,7 +93,6 @@ class SlotMetrics(Collector):
         self.exported.register(self)
 
     def begin(self, addresses: Sequence[tuple[str, int]]) -> None:
-        """Take where the slots serve their metrics, by local rank."""
         self._pages = [""] * len(addresses)
         self._addresses, self._missing = addresses, None
 
@@ -248,62 +246,6 @@ DEVICES = Path("/dev")
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
-@dataclass
-class Slots:
-    """The slots that run, by process id.
-
-    Attributes:
-        running: local ranks of those that have not ended.
-        grace: seconds that the others have to end after one has failed.
-        failed: local rank and exit code of the first that did; None until then.
-        killing_at: when the rest is killed; None as long as nothing has failed by itself.
-        side: the process beside them, which ends after them.
-    """
-
-    running: dict[int, int]
-    grace: float
-    failed: tuple[int, int] | None = None
-    killing_at: float | None = None
-    side: SideProcess | None = None
-    _ending: bool = field(default=False, repr=False)
-
-    def attend(self, waited: set[signal.Signals]) -> None:
-        """Pass signals on and take in who ends, until all have."""
-        while self.running:
-            received = (
-                signal.sigwaitinfo(waited)
-                if self.killing_at is None
-                else signal.sigtimedwait(waited, max(self.killing_at - time.monotonic(), 0))
-            )
-            if received is None:
-                self._send(signal.SIGKILL)
-                self.killing_at = None
-            elif received.si_signo == signal.SIGCHLD:
-                for process, code in reap():
-                    if self.side is not None:
-                        self.side.reaped(process)
-                    local_rank = self.running.pop(process, None)
-                    if local_rank is None or code == 0 or self.failed is not None:
-                        continue
-                    self.failed = local_rank, code
-                    if self.running and not self._ending:
-                        _log.warning(
-                            "slot %d ended with exit code %d; the others follow", local_rank, code
-                        )
-                        self.killing_at = time.monotonic() + self.grace
-                        self._send(signal.SIGTERM)
-            else:
-                self._ending = self._ending or received.si_signo in ENDING
-                if self.side is not None and received.si_signo == signal.SIGTERM:
-                    self.side.kill()
-                if is_for_children(received):
-                    self._send(received.si_signo)
-
-    def _send(self, number: int) -> None:
-        for process in self.running:
-            os.kill(process, number)
-
-
 def launch(
     command: Sequence[str],
     slots: int,
@@ -357,23 +299,63 @@ def _run(
     grace: float,
     variables: Mapping[str, str],
 ) -> tuple[int, int] | None:
-    """Run the slots to their end; return local rank and exit code of the first that failed."""
+    """Run the slots to their end; return local rank and exit code of the first that failed.
+
+    The others then have the seconds of `grace` to end, and signals are passed on.
+    """
     waited = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     try:
         wrapped = [sys.executable, "-m", parent_death_signal.__name__, str(os.getpid()), *command]
-        started = [
-            os.posix_spawn(sys.executable, wrapped, share, setsigmask=[]) for share in shares
-        ]
+        # The local ranks of those that have not ended, by process id.
+        running = {
+            os.posix_spawn(sys.executable, wrapped, share, setsigmask=[]): local_rank
+            for local_rank, share in enumerate(shares)
+        }
         side = SideProcess.from_environment(variables)
-        running = {process: place for place, process in enumerate(started)}
-        slots = Slots(running, grace, side=side)
-        slots.attend(waited)
-        if side is not None and slots.failed is None:
+        failed: tuple[int, int] | None = None
+        # When the rest is killed; None as long as nothing has failed by itself.
+        killing_at: float | None = None
+        is_ending = False
+
+        def send(number: int) -> None:
+            for process in running:
+                os.kill(process, number)
+
+        while running:
+            received = (
+                signal.sigwaitinfo(waited)
+                if killing_at is None
+                else signal.sigtimedwait(waited, max(killing_at - time.monotonic(), 0))
+            )
+            if received is None:
+                send(signal.SIGKILL)
+                killing_at = None
+            elif received.si_signo == signal.SIGCHLD:
+                for process, code in reap():
+                    if side is not None:
+                        side.reaped(process)
+                    ended = running.pop(process, None)
+                    if ended is None or code == 0 or failed is not None:
+                        continue
+                    failed = ended, code
+                    if running and not is_ending:
+                        _log.warning(
+                            "slot %d ended with exit code %d; the others follow", ended, code
+                        )
+                        killing_at = time.monotonic() + grace
+                        send(signal.SIGTERM)
+            else:
+                is_ending = is_ending or received.si_signo in ENDING
+                if side is not None and received.si_signo == signal.SIGTERM:
+                    side.kill()
+                if is_for_children(received):
+                    send(received.si_signo)
+        if side is not None and failed is None:
             side.finish(waited)
         elif side is not None:
             side.kill()
-        return slots.failed
+        return failed
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -41,7 +41,6 @@ class SideProcess:
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> Self | None:
-        """Start what a pod's environment asks for; None if that is nothing."""
         text = variables.get(IMAGENET_TRACKING)
         try:
             arguments = json.loads(text) if text else None
@@ -70,13 +69,10 @@ class SideProcess:
             found = signal.sigtimedwait(waited, max(deadline - time.monotonic(), 0))
             if found is None or found.si_signo != signal.SIGCHLD:
                 break
-            self._reap()
+            with suppress(ChildProcessError):
+                while ended := os.waitpid(-1, os.WNOHANG)[0]:
+                    self.reaped(ended)
         self.kill()
-
-    def _reap(self) -> None:
-        with suppress(ChildProcessError):
-            while ended := os.waitpid(-1, os.WNOHANG)[0]:
-                self.reaped(ended)
 
     def _send(self, number: signal.Signals) -> None:
         if self._process:
