@@ -15,11 +15,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from socketserver import StreamRequestHandler, TCPServer, ThreadingMixIn
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import (
@@ -37,6 +37,8 @@ from prometheus_client.registry import Collector
 from imagenet_spec.metrics import LABELS, Metric
 from imagenet_workloads.environment import Environment
 
+_Kind = TypeVar("_Kind", Counter, Gauge)
+
 
 class Registry(Collector):
     """The metrics of this process; thread-safe.
@@ -52,9 +54,7 @@ class Registry(Collector):
         values = (environment.job, environment.namespace, str(environment.role or ""), attempt)
         self._labels = dict(zip(LABELS, values, strict=True))
         self._lock = threading.Lock()
-        self._counters: dict[str, Counter] = {}
-        self._gauges: dict[str, Gauge] = {}
-        self._histograms: dict[str, Histogram] = {}
+        self._families: dict[str, Any] = {}
         # What is not exported yet: a step changes a dozen values, and few are ever scraped.
         self._added: dict[tuple[str, ...], tuple[Metric, float]] = {}
         self._newest: dict[tuple[str, ...], tuple[Metric, float]] = {}
@@ -77,12 +77,11 @@ class Registry(Collector):
 
     def observe(self, metric: Metric, value: float) -> None:
         with self._lock:
-            histogram = self._histograms.get(metric.name)
+            histogram = self._families.get(metric.name)
             if histogram is None:
-                histogram = Histogram(
+                histogram = self._families[metric.name] = Histogram(
                     metric.name, metric.help, buckets=metric.buckets, registry=self._unlabelled
                 )
-                self._histograms[metric.name] = histogram
         histogram.observe(value)
 
     def before_scrape(self, update: Callable[[], None]) -> None:
@@ -93,7 +92,13 @@ class Registry(Collector):
         """Yield every family with the fixed labels on each sample; prometheus_client calls this."""
         for update in self._before_scrape:
             update()
-        self._export()
+        with self._lock:
+            for (_, *labels), (metric, amount) in self._added.items():
+                self._series(Counter, metric, labels).inc(amount)
+            for (_, *labels), (metric, value) in self._newest.items():
+                self._series(Gauge, metric, labels).set(value)
+            self._added.clear()
+            self._newest.clear()
         for family in self._unlabelled.collect():
             family.samples = [
                 sample._replace(labels={**self._labels, **sample.labels})
@@ -101,26 +106,13 @@ class Registry(Collector):
             ]
             yield family
 
-    def _export(self) -> None:
-        with self._lock:
-            for (_, *labels), (metric, amount) in self._added.items():
-                counter = self._counters.get(metric.name)
-                if counter is None:
-                    counter = Counter(
-                        metric.name, metric.help, metric.labels, registry=self._unlabelled
-                    )
-                    self._counters[metric.name] = counter
-                (counter.labels(*labels) if labels else counter).inc(amount)
-            for (_, *labels), (metric, value) in self._newest.items():
-                gauge = self._gauges.get(metric.name)
-                if gauge is None:
-                    gauge = Gauge(
-                        metric.name, metric.help, metric.labels, registry=self._unlabelled
-                    )
-                    self._gauges[metric.name] = gauge
-                (gauge.labels(*labels) if labels else gauge).set(value)
-            self._added.clear()
-            self._newest.clear()
+    def _series(self, kind: type[_Kind], metric: Metric, labels: Sequence[str]) -> _Kind:
+        family: _Kind | None = self._families.get(metric.name)
+        if family is None:
+            family = self._families[metric.name] = kind(
+                metric.name, metric.help, metric.labels, registry=self._unlabelled
+            )
+        return family.labels(*labels) if labels else family
 
 
 class LimitedConnections(ThreadingMixIn, TCPServer):
