@@ -92,7 +92,6 @@ class Door(LimitedConnections, HTTPServer):
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Count a request while the block runs."""
         with self._counting:
             self._requests += 1
         try:
@@ -110,17 +109,20 @@ class _Handler(BaseHTTPRequestHandler):
     server: Door
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log no request."""
+        pass
 
     def do_GET(self) -> None:
-        """Answer a request, of any method that the door has."""
         with self.server.request():
             self._answered = False
             self._left = 0
             try:
                 self._route()
             except FileError as error:
-                self._refuse(error)
+                if self._answered:
+                    # The answer has begun: only the end of the connection says that it failed.
+                    self.close_connection = True
+                else:
+                    self._answer(_document(error), door.STATUS[error.reason])
             except (ConnectionError, TimeoutError):
                 # The client has gone.
                 self.close_connection = True
@@ -128,7 +130,15 @@ class _Handler(BaseHTTPRequestHandler):
     do_PUT = do_POST = do_GET  # noqa: N815 - the names that http.server looks for
 
     def _route(self) -> None:
-        self._left = self._length()
+        length = self.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" in self.headers or not _WHOLE.fullmatch(length):
+            # Where the next request begins is not known.
+            self.close_connection = True
+            raise FileError("Invalid", "a body needs a Content-Length")
+        if int(length) > door.PIECE_BYTES:
+            self.close_connection = True
+            raise FileError("Invalid", f"a body has {door.PIECE_BYTES} bytes at most, not {length}")
+        self._left = int(length)
         host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
         if host not in _HOSTS or "Origin" in self.headers:
             raise FileError("Forbidden", f"imagenet-door answers requests to {ADDRESS} alone")
@@ -144,22 +154,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise FileError("Invalid", f"the query of {url.path} is no UTF-8") from error
         answer(self, query)
 
-    def _length(self) -> int:
-        """Return the length of the body, which must be said."""
-        text = self.headers.get("Content-Length", "0")
-        if "Transfer-Encoding" in self.headers or not _WHOLE.fullmatch(text):
-            # Where the next request begins is not known.
-            self.close_connection = True
-            raise FileError("Invalid", "a body needs a Content-Length")
-        if int(text) > door.PIECE_BYTES:
-            self.close_connection = True
-            raise FileError("Invalid", f"a body has {door.PIECE_BYTES} bytes at most, not {text}")
-        return int(text)
-
     # What is read of a request.
 
     def _take(self, buffer: memoryview) -> int:
-        """Read some bytes of the body into a buffer, at least one."""
         count = self.rfile.readinto1(buffer[: self._left])
         if not count:
             raise ConnectionError("the body was cut off")
@@ -174,14 +171,6 @@ class _Handler(BaseHTTPRequestHandler):
         while rest:
             rest = rest[self._take(rest) :]
         return bytes(content)
-
-    def _take_line(self) -> dict[str, Any]:
-        line = self.rfile.readline(min(door.LINE_BYTES, self._left))
-        self._left -= len(line)
-        found = _object(line)
-        if not isinstance(found, dict):
-            raise FileError("Invalid", "a frame begins with no object")
-        return found
 
     # What is written as an answer.
 
@@ -203,13 +192,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-
-    def _refuse(self, error: FileError) -> None:
-        """Answer with an error; if the answer has begun, break the connection off."""
-        if self._answered:
-            self.close_connection = True
-            return
-        self._answer(_document(error), door.STATUS[error.reason])
 
     @contextmanager
     def _lines(self) -> Iterator[None]:
@@ -297,7 +279,9 @@ class _Handler(BaseHTTPRequestHandler):
                 except FileError as error:
                     self._line({"path": path, **_document(error)})
                 else:
-                    self._line(_frame(path, content), content)
+                    sha256 = hashlib.sha256(content).hexdigest()
+                    frame = {"path": path, "size": len(content), "sha256": sha256}
+                    self._line(frame, content)
 
     def _sums(self, query: Mapping[str, str]) -> None:
         asked = _list(self._take_exactly(self._left), dict)
@@ -350,7 +334,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _frames(self) -> Iterator[tuple[str, bytes]]:
         count = 0
         while self._left:
-            frame = self._take_line()
+            line = self.rfile.readline(min(door.LINE_BYTES, self._left))
+            self._left -= len(line)
+            frame = _object(line)
+            if not isinstance(frame, dict):
+                raise FileError("Invalid", "a frame begins with no object")
             path, size = _path(frame), _count(frame, "size")
             count += 1
             if size > door.SMALL_BYTES or count > door.BATCH_FILES:
@@ -409,10 +397,6 @@ def _sum(tree: Tree, asked: Mapping[str, object]) -> tuple[int, str]:
     with tree.open(path, is_partial=asked.get("partial") is True) as file, file_errors(path):
         size, hashed = read_hash(file, length)
     return size, hashed.hexdigest()
-
-
-def _frame(path: str, content: bytes) -> dict[str, object]:
-    return {"path": path, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _document(error: FileError) -> dict[str, str]:
