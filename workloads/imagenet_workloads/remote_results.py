@@ -15,7 +15,7 @@ volume.
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from imagenet_spec import volume_files
@@ -67,7 +67,14 @@ def upload(attempt: Path, target: BucketFolder) -> int:
     if not re.fullmatch(f"{ATTEMPTS_FOLDER}/r[0-9]+", "/".join(attempt.parts[-2:])):
         raise InputError(f"{attempt}: is not the folder attempts/rN of a job's results")
     results = attempt.parent.parent
-    sums = _files_of(attempt)
+    fields = Fields.read(attempt / RESULT_FILE)
+    if not (model := fields.object("model").values):
+        raise InputError(f"{attempt / RESULT_FILE}: has no model, which --test-io does not train")
+    if fields.has("files"):
+        sums = read_sums(fields.object("files"))
+    else:
+        # An earlier release wrote no sums.
+        sums = sums_of_model(attempt, [fields.object("model").file_name(name) for name in model])
     result = _sum_of(attempt / RESULT_FILE)
     name = (attempt / RESULT_FILE).relative_to(results).as_posix()
     if target.bucket.sha256_of(target.key(name)) == result.sha256:
@@ -94,21 +101,6 @@ def upload(attempt: Path, target: BucketFolder) -> int:
     for file, expected in sums.items():
         uploaded += _upload(results, attempt / file, expected, target)
     return uploaded + _upload(results, attempt / RESULT_FILE, result, target)
-
-
-def _files_of(attempt: Path) -> Mapping[str, FileSum]:
-    """Return the files of the model beside result.json, by path.
-
-    Raises:
-        InputError: There is no result, or one without a model.
-    """
-    fields = Fields.read(attempt / RESULT_FILE)
-    if not (model := fields.object("model").values):
-        raise InputError(f"{attempt / RESULT_FILE}: has no model, which --test-io does not train")
-    if fields.has("files"):
-        return read_sums(fields.object("files"))
-    # An earlier release wrote no sums.
-    return sums_of_model(attempt, [fields.object("model").file_name(name) for name in model])
 
 
 def _sum_of(path: Path) -> FileSum:
@@ -219,8 +211,14 @@ def fetch_weights(source: BucketFolder, into: Path) -> Path:
         name = source.prefix.rpartition("/")[2]
         if (into / name).is_file():
             return into / name
-        key = BucketFolder(source.bucket, source.prefix.rpartition("/")[0])
-        files.write_chunks(into / name, _blocks(key, name, _size_of(key, name)))
+        above = BucketFolder(source.bucket, source.prefix.rpartition("/")[0])
+        size = above.bucket.size_of(above.key(name))
+        if size is None:
+            raise InputError(
+                f"{above.where(name)}: is neither a file of weights nor the uploaded results of a "
+                "job"
+            )
+        files.write_chunks(into / name, _blocks(above, name, size))
         return into / name
     folder = BucketFolder(source.bucket, source.key(results[-1][1]))
     result = _parsed(folder.read_whole(RESULT_FILE), folder.where(RESULT_FILE))
@@ -238,15 +236,6 @@ def _names_in(folder: BucketFolder) -> list[str]:
 
 def _parsed(content: bytes, where: str) -> Fields:
     return Fields.parse(content.decode(errors="replace"), where)
-
-
-def _size_of(folder: BucketFolder, name: str) -> int:
-    size = folder.bucket.size_of(folder.key(name))
-    if size is None:
-        raise InputError(
-            f"{folder.where(name)}: is neither a file of weights nor the uploaded results of a job"
-        )
-    return size
 
 
 def _fetch(folder: BucketFolder, name: str, expected: FileSum, path: Path) -> None:
