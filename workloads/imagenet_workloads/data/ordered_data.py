@@ -102,13 +102,6 @@ def _converted(
         yield made
 
 
-@dataclass(frozen=True)
-class _Found:
-    train: Records
-    validation: Records
-    dataset: Dataset | None = None
-
-
 def open_ordered(
     options: Options,
     rank: int,
@@ -130,9 +123,9 @@ def open_ordered(
             batch is asked for, and after what is in its `waits`.
         share_memory: is given the memory of all batches, once, and returns what takes it back.
     """
-    found = _find(options, rank, ranks)
+    train_records, validation_records, dataset = _find(options, rank, ranks)
     size = options.optimizer.batch_size
-    inputs = choose_inputs(options, found.dataset)
+    inputs = choose_inputs(options, dataset)
     off = options.augmentation.off_in_last_epochs
     recipe = Recipe(
         inputs.image_shape,
@@ -149,14 +142,14 @@ def open_ordered(
     decoding = Decoding(decoding_cores(options.data.data_nthreads), options.data.decoding)
     # `--test-io` reads one epoch.
     epochs = None if options.data.test_io else options.optimizer.num_epochs
-    ordered = OrderedTraining(found.train, varied, share, decoding, epochs)
+    ordered = OrderedTraining(train_records, varied, share, decoding, epochs)
     training, validation = Training(ordered, convert), None
     ends = ExitStack()
     ends.callback(decoding.close)
     ends.callback(share_memory(ordered.slots.memory.view))
     ends.callback(ordered.close)
-    if found.validation.count:
-        validating = OrderedValidation(found.validation, recipe, size, decoding)
+    if validation_records.count:
+        validating = OrderedValidation(validation_records, recipe, size, decoding)
         validation = Validation(validating, convert)
         ends.callback(share_memory(validating.slots.memory.view))
         ends.callback(validating.close)
@@ -172,9 +165,8 @@ def open_ordered(
         None,
         close=ends.close,
         times=decoding.times,
-        validation_records=lambda: found.validation,
+        validation_records=lambda: validation_records,
     )
-    dataset = found.dataset
     if dataset is None:
         return read
     return replace(
@@ -201,15 +193,15 @@ def decoding_cores(wanted: int | None, variables: Mapping[str, str] = os.environ
     return max(1, (cores - processes) // processes)
 
 
-def _find(options: Options, rank: int, ranks: int) -> _Found:
+def _find(options: Options, rank: int, ranks: int) -> tuple[Records, Records, Dataset | None]:
     data = options.data
     if data.dataset_url is not None:
         remote = open_remote_dataset(data, options.cluster.seed, rank, ranks)
-        return _Found(remote.train, remote.validation, remote.dataset)
+        return remote.train, remote.validation, remote.dataset
     if data.dataset is not None:
         dataset = read_dataset(data.dataset)
         require_whole(dataset, data.dataset)
-        return _Found(
+        return (
             open_split(dataset.train, dataset.format, data.dataset),
             open_split(dataset.validation, dataset.format, data.dataset),
             dataset,
@@ -218,9 +210,10 @@ def _find(options: Options, rank: int, ranks: int) -> _Found:
         raise InputError(
             "no data: write --dataset FOLDER, --dataset-url URL, --data-train FILE or --benchmark 1"
         )
-    return _Found(
+    return (
         open_paths(data.data_train, data.data_train_idx),
         open_paths(data.data_val or "", data.data_val_idx),
+        None,
     )
 
 
