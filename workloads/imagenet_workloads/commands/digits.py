@@ -16,18 +16,13 @@ import argparse
 import io
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from imagenet_spec.program import kinds
 from imagenet_workloads import files
 from imagenet_workloads.process.program import run_program
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 PROGRAM = "imagenet-digits"
 
@@ -72,7 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(parsed: argparse.Namespace) -> None:
     classes = _jpegs(parsed.size, parsed.rare_class, parsed.rare_images)
-    _write(parsed.archive, _tar(_inner_tars(classes)))
+    # One inner archive a class, its images named as ImageNet names them.
+    inner = (
+        (f"{label}.tar", _tar((f"{label}_{n}.JPEG", jpeg) for n, jpeg in enumerate(jpegs)))
+        for label, jpegs in sorted(classes.items())
+    )
+    _write(parsed.archive, _tar(inner))
     print(
         f"{parsed.archive}: {sum(map(len, classes.values()))} images of {len(classes)} classes, "
         f"{len(classes[parsed.rare_class])} of them of class {parsed.rare_class}"
@@ -85,6 +85,7 @@ def _run(parsed: argparse.Namespace) -> None:
 
 def _jpegs(size: int, rare_class: int, rare_images: int) -> dict[int, list[bytes]]:
     # Imported here: the parser must be importable without OpenCV.
+    import cv2
     import numpy as np
 
     with resources.files(__package__).joinpath("digits.npz").open("rb") as file:
@@ -92,28 +93,17 @@ def _jpegs(size: int, rare_class: int, rare_images: int) -> dict[int, list[bytes
         images, labels = digits["images"], digits["labels"]
     classes: dict[int, list[bytes]] = {label: [] for label in range(10)}
     for image, label in zip(images, labels.tolist(), strict=True):
-        if label != rare_class or len(classes[label]) < rare_images:
-            classes[label].append(_jpeg(image, size))
+        if label == rare_class and len(classes[label]) >= rare_images:
+            continue
+        # 0 is paper, and 255 is ink.
+        cells = (image * (255 / INK)).astype(np.float32)
+        smooth = cv2.resize(cells, (size, size), interpolation=cv2.INTER_CUBIC)
+        pixels = np.clip(np.rint(smooth), 0, 255).astype(np.uint8)
+        done, content = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, 95])
+        if not done:
+            raise RuntimeError("OpenCV cannot write JPEG")
+        classes[label].append(content.tobytes())
     return classes
-
-
-def _jpeg(digit: "npt.NDArray[np.uint8]", size: int) -> bytes:
-    import cv2
-    import numpy as np
-
-    cells = (digit * (255 / INK)).astype(np.float32)
-    smooth = cv2.resize(cells, (size, size), interpolation=cv2.INTER_CUBIC)
-    pixels = np.clip(np.rint(smooth), 0, 255).astype(np.uint8)
-    done, content = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, 95])
-    if not done:
-        raise RuntimeError("OpenCV cannot write JPEG")
-    return content.tobytes()
-
-
-def _inner_tars(classes: dict[int, list[bytes]]) -> Iterator[tuple[str, bytes]]:
-    for label, contents in sorted(classes.items()):
-        named = ((f"{label}_{number}.JPEG", jpeg) for number, jpeg in enumerate(contents))
-        yield f"{label}.tar", _tar(named)
 
 
 def _tar(members: Iterable[tuple[str, bytes]]) -> bytes:

@@ -58,7 +58,15 @@ def _run(parsed: argparse.Namespace) -> None:
     is_csv = parsed.output == "csv"
     top = parsed.top or (1 if is_csv else 5)
     classifier = Classifier.load(parsed.model, parsed.from_)
-    table = Table(min(top, classifier.classes)) if is_csv else None
+    table = None
+    if is_csv:
+        # The bytes of a file's name are written as they are.
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+        table = csv.writer(sys.stdout, lineterminator="\n")
+        numbers = range(2, min(top, classifier.classes) + 1)
+        further = (f"{name}_{n}" for n in numbers for name in ("class", "probability"))
+        table.writerow(["image", "class", "probability", *further])
     found: list[tuple[Path, list[Prediction]]] = []
     refused: list[InputError] = []
     # A file that was named is a mistake of the command line if it is no image.
@@ -77,7 +85,8 @@ def _run(parsed: argparse.Namespace) -> None:
             if table is None:
                 found.append((path, likeliest))
             else:
-                table.write(path, likeliest)
+                cells = (cell for one in likeliest for cell in (one.name, f"{one.probability:.6f}"))
+                table.writerow([path, *cells])
     if found and parsed.output == "json":
         predictions = [
             {
@@ -107,22 +116,6 @@ def _run(parsed: argparse.Namespace) -> None:
         raise failure("\n  ".join((what, *map(str, refused))))
     if refused:
         raise failure(str(refused[0]))
-
-
-class Table:
-    """A CSV table on the standard output, with `top` classes in a row."""
-
-    def __init__(self, top: int) -> None:
-        # The bytes of a file's name are written as they are.
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
-        self._writer = csv.writer(sys.stdout, lineterminator="\n")
-        further = (f"{name}_{n}" for n in range(2, top + 1) for name in ("class", "probability"))
-        self._writer.writerow(["image", "class", "probability", *further])
-
-    def write(self, path: Path, likeliest: Sequence["Prediction"]) -> None:
-        cells = (cell for one in likeliest for cell in (one.name, f"{one.probability:.6f}"))
-        self._writer.writerow([path, *cells])
 
 
 if __name__ == "__main__":

@@ -49,7 +49,13 @@ def _track(options: TrackOptions, variables: Mapping[str, str]) -> int:
     if not options.once:
         signal.signal(signal.SIGTERM, lambda *_: ending.set())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        _limit()
+        # If memory is short, this process is to end, and not the training.
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        with suppress(OSError):
+            # A kubelet with cgroup v2 has all processes of a container ended together: there, the
+            # first choice of the kernel would be the training too.
+            if not ENDED_TOGETHER.exists() or ENDED_TOGETHER.read_text().strip() == "0":
+                Path("/proc/self/oom_score_adj").write_text("1000")
 
     from imagenet_workloads.environment import Environment
     from imagenet_workloads.errors import InputError, StorageError
@@ -80,16 +86,6 @@ def _track(options: TrackOptions, variables: Mapping[str, str]) -> int:
     if options.mlflow_experiment is not None:
         print(f"{sent} points sent to MLflow")
     return 0
-
-
-def _limit() -> None:
-    """Let this process end, and not the training, if memory is short."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    with suppress(OSError):
-        # A kubelet with cgroup v2 has all processes of a container ended together: there, the
-        # first choice of the kernel would be the training too.
-        if not ENDED_TOGETHER.exists() or ENDED_TOGETHER.read_text().strip() == "0":
-            Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 if __name__ == "__main__":
