@@ -56,12 +56,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Identity:
-    """The training of a checkpoint; a checkpoint of another one is not resumed.
-
-    Attributes:
-        job_uid: The UID of the ImageNetJob.
-        spec_hash: The hex SHA-256 of the training's fields.
-    """
+    """The training of a checkpoint; a checkpoint of another one is not resumed."""
 
     job_uid: str
     spec_hash: str
@@ -69,19 +64,14 @@ class Identity:
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A position in a training.
-
-    Attributes:
-        epoch: The number of finished epochs.
-        batch: The number of finished batches of the next epoch, on each worker.
-    """
+    """Finished epochs, and finished batches of the next epoch on each worker."""
 
     epoch: int
     batch: int
 
     @property
     def name(self) -> str:
-        """The checkpoint folder's name, such as `epoch-0003-batch-00000000`."""
+        """The folder of its checkpoint, such as `epoch-0003-batch-00000000`."""
         return f"epoch-{self.epoch:04}-batch-{self.batch:08}"
 
 
@@ -94,7 +84,6 @@ class FileSum:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Read a file and compute both."""
         with volume_files.opened(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             return cls(bytes=file.tell(), sha256=digest)
@@ -103,8 +92,7 @@ class FileSum:
 def read_sums(listed: Fields) -> dict[str, FileSum]:
     """Return the files of a manifest or of result.json, by path in the folder.
 
-    Raises:
-        InputError: A path leads out of the folder, or a field is wrong.
+    InputError: a path leads out of the folder, or a field is wrong.
     """
     sums = {}
     for name in listed.values:
@@ -117,11 +105,9 @@ def read_sums(listed: Fields) -> dict[str, FileSum]:
 
 
 def sums_of_model(attempt: Path, names: Iterable[str]) -> dict[str, FileSum]:
-    """Return the files beside result.json, by path: those of the model, the labels and the card.
+    """Return the model's files, the labels and the card beside result.json, by path in the folder.
 
-    Args:
-        attempt: The folder of result.json.
-        names: The model's files; a SavedModel is a folder.
+    A SavedModel is a folder.
     """
     sums = {}
     for name in (*names, LABELS_FILE, MODEL_CARD_FILE, MODEL_CARD_DATA_FILE):
@@ -150,7 +136,7 @@ class CheckpointManifest:
         position: Position,
         worked: Callable[[], None] = lambda: None,
     ) -> Self:
-        """Return the manifest of a folder's files; call `worked` after each."""
+        """Describe a folder's files; call `worked` after each."""
         files = {}
         for path in sorted(folder.rglob("*")):
             if path.is_file():
@@ -159,7 +145,6 @@ class CheckpointManifest:
         return cls(identity=identity, attempt=attempt, position=position, files=files)
 
     def to_json(self) -> str:
-        """Return the text of manifest.json."""
         document = {
             "version": VERSION,
             "identity": {"jobUid": self.identity.job_uid, "specHash": self.identity.spec_hash},
@@ -175,7 +160,6 @@ class CheckpointManifest:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read a checkpoint folder's manifest."""
         fields = Fields.read(folder / CHECKPOINT_FILE)
         version = fields.integer("version")
         if version != VERSION:
@@ -225,7 +209,7 @@ def write_batches_per_epoch(
 
 
 def read_batches_per_epoch(folder: Path) -> int:
-    """Return the number of batches of an epoch when the checkpoint was written."""
+    """Return the batches of an epoch when the checkpoint was written, at least 1."""
     return Fields.read(folder / TRAINING_FILE).integer("batchesPerEpoch", minimum=1)
 
 
@@ -259,7 +243,7 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of one job, for one of its attempts.
+    """The checkpoints of one job, for one of its attempts, the N of attempts/rN.
 
     Attributes:
         attempt_folder: The only folder to which this attempt writes.
@@ -267,13 +251,7 @@ class CheckpointStore:
     """
 
     def __init__(self, output: Path, attempt: int, identity: Identity, keep: int) -> None:
-        """Read no files yet, of the job's folder on the output volume.
-
-        Of this attempt, the N of attempts/rN, so many checkpoints are kept.
-
-        Raises:
-            InputError: `keep` is less than 1.
-        """
+        """Read no files yet; InputError if `keep` is less than 1."""
         if keep < 1:
             raise InputError(f"checkpoints to keep: {keep} given, at least 1 is needed")
         self._attempts = output / ATTEMPTS_FOLDER
@@ -288,9 +266,7 @@ class CheckpointStore:
     def refuse_later_attempt(self) -> None:
         """Create this attempt's folder, and check that no later attempt has one.
 
-        Raises:
-            SupersededError: A later attempt's folder exists.
-            StorageError: The folder cannot be created.
+        SupersededError: a later attempt's folder exists. StorageError: it cannot be created.
         """
         # In this order, two attempts that start at the same time cannot both miss each other.
         files.make_output_folder(self.attempt_folder)
@@ -304,11 +280,8 @@ class CheckpointStore:
     def sweep(self) -> None:
         """Delete what earlier attempts have left incomplete, outputs and checkpoints.
 
-        One that still runs is superseded: it ends when it next writes.
-
-        Raises:
-            InputError: The folder of the attempts cannot be read.
-            StorageError: An attempt's folder cannot be read.
+        An attempt that still runs is superseded: it ends when it next writes. InputError or
+        StorageError: a folder cannot be read.
         """
         for number, attempt in _attempts(self._attempts):
             if number < self._attempt and not attempt.is_symlink():
@@ -317,14 +290,9 @@ class CheckpointStore:
                         files.sweep(folder)
 
     def require_room(self, epochs: int, *, may_end_before: bool = False) -> None:
-        """Check that the volume has room for the next checkpoint, if its size is known.
+        """Raise VolumeFullError if the volume is known to lack room for the next checkpoint.
 
-        Args:
-            epochs: of the whole training; after the last one no checkpoint follows.
-            may_end_before: Whether that is so after any other epoch too.
-
-        Raises:
-            VolumeFullError: It has less.
+        No checkpoint follows the last of all `epochs`; if it `may_end_before`, none may follow any.
         """
         newest = next(filter(self._is_own, self._candidates()), None)
         if newest is not None:
@@ -345,15 +313,11 @@ class CheckpointStore:
         """Return the checkpoint to resume from; None to start from the beginning.
 
         It is the furthest checkpoint of this training, over this attempt and all earlier ones.
-        Damaged checkpoints and those of other trainings are logged and ignored.
+        Damaged checkpoints and those of other trainings are logged and ignored. Without one it is
+        that of `init_from`: a checkpoint, or an attempt's or a job's folder, of any training.
+        `worked` is called after each file that was compared.
 
-        Args:
-            init_from: The start without such a checkpoint: a checkpoint, or an attempt's or a job's
-                folder, of any training.
-            worked: called after each file that was compared.
-
-        Raises:
-            InputError: `init_from` is needed, and has no complete checkpoint.
+        InputError: `init_from` is needed, and has no complete checkpoint.
         """
         for folder in self._candidates():
             try:
@@ -377,20 +341,12 @@ class CheckpointStore:
 
         After the block the folder is complete and in place, and older checkpoints of this attempt
         beyond `keep` are deleted, except `best`. If the block raises, nothing remains. If this
-        attempt already has a complete checkpoint of the position, that one stays.
+        attempt already has a complete checkpoint of the position, that one stays. `worked` is
+        called after each file that is on the disk and was read again. `ready` returns when the
+        complete checkpoint may get its name.
 
-            with store.begin(Position(epoch=3, batch=0)) as folder:
-                network.save_parameters(str(folder / "params"))
-
-        Args:
-            position: that of the training.
-            worked: called after each file that is on the disk and was read again.
-            ready: returns when the complete checkpoint may get its name.
-
-        Raises:
-            SupersededError: A later attempt exists.
-            VolumeFullError: The volume is full; the attempt's folder says what was needed.
-            StorageError: The volume cannot be written.
+        SupersededError: a later attempt exists. VolumeFullError: the attempt's folder says what was
+        needed. StorageError: the volume cannot be written.
         """
         self.refuse_later_attempt()
         final = self._folder / position.name
@@ -421,19 +377,12 @@ class CheckpointStore:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def folder_of(self, position: Position, attempt: int | None = None) -> Path:
-        """Return the folder of an attempt's checkpoint of a position; it may not exist.
-
-        By default it is this attempt.
-        """
+        """Return the folder of this or another attempt's checkpoint; it may not exist."""
         number = self._attempt if attempt is None else attempt
         return self._attempts / f"r{number}" / CHECKPOINTS_FOLDER / position.name
 
     def verified(self, folder: Path, worked: Callable[[], None] = lambda: None) -> Checkpoint:
-        """Return a checkpoint of this training.
-
-        Raises:
-            InputError: It is missing, damaged, or of another training.
-        """
+        """Return a checkpoint; InputError if it is missing, damaged, or of another training."""
         manifest = CheckpointManifest.read(folder)
         if (reason := self._foreign(manifest.identity)) is not None:
             raise InputError(f"{folder}: {reason}")
@@ -441,7 +390,6 @@ class CheckpointStore:
 
     @contextmanager
     def _storage_errors(self, final: Path, temporary: Path) -> Iterator[None]:
-        """Turns what the volume refuses into an error with a remedy."""
         where = f"cannot write checkpoint {final}"
         try:
             yield
@@ -480,7 +428,7 @@ class CheckpointStore:
         return error
 
     def _remedy(self, size: str, number: int | None = None) -> str:
-        """What to do if there is no room for a checkpoint of some bytes, by the error's number."""
+        """Say what to do without room for a checkpoint of `size` bytes, by the error's number."""
         free = files.free_bytes(self.attempt_folder)
         go_on = ""
         if (newest := next(iter(self._candidates()), None)) is not None:
@@ -492,7 +440,6 @@ class CheckpointStore:
         return f"a checkpoint needs {size} bytes and {free:,} are free; {make_room(number)}{go_on}"
 
     def _candidates(self) -> list[Path]:
-        """Return the checkpoint folders of all attempts up to this one, the furthest first."""
         found = [
             (position, number, folder)
             for number, attempt in _attempts(self._attempts)
@@ -502,7 +449,7 @@ class CheckpointStore:
         return _furthest_first(found)
 
     def _foreign(self, identity: Identity) -> str | None:
-        """Return why an identity is that of another training; None if it is not."""
+        """Say why an identity is that of another training; None if it is not."""
         if identity.job_uid != self._identity.job_uid:
             return f"of another job, uid {identity.job_uid!r} (this is {self._identity.job_uid!r})"
         if identity.spec_hash != self._identity.spec_hash:
@@ -547,11 +494,7 @@ class CheckpointStore:
 
 
 def named_checkpoint(path: Path, worked: Callable[[], None] = lambda: None) -> Checkpoint:
-    """Return the newest complete checkpoint at or below a path.
-
-    Raises:
-        InputError: There is none; the message says why.
-    """
+    """Return the newest complete checkpoint at or below a path; InputError if there is none."""
     if (path / CHECKPOINT_FILE).exists():
         return _verified(path, CheckpointManifest.read(path), worked)
     attempts = [(0, path), *_attempts(path / ATTEMPTS_FOLDER)]
@@ -622,7 +565,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of all files below a folder."""
+    """Count the bytes of all files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
@@ -634,7 +577,6 @@ def record_room(attempt_folder: Path, needed: int) -> None:
 
 
 def _recorded_room(attempt_folder: Path) -> int:
-    """Return the bytes that an attempt recorded; 0 for none, and for a damaged file."""
     try:
         return int(json.loads(volume_files.read_bytes(attempt_folder / ROOM_FILE))["bytes"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -102,13 +102,10 @@ class Checkpointer:
         newest: Position | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take what is saved and where to; rank 0 makes the folder of --model-prefix.
+        """Make the folder of --model-prefix on rank 0; StorageError if that fails.
 
         Each checkpoint holds the `history` so far. `newest` is the position of the checkpoint that
         training resumes from; None without one.
-
-        Raises:
-            StorageError: it cannot be made.
         """
         self._options, self._store = options, store
         self._reporter, self._recorder = reporter, reporter.recorder
@@ -166,9 +163,7 @@ class Checkpointer:
         """Copy the state for a receipt of an earlier checkpoint; return whether one was due.
 
         All ranks of a collective strategy come here together, with the flag of the step.
-
-        Raises:
-            WorkloadError: what was to be written beside training cannot be.
+        WorkloadError: what was to be written beside training cannot be.
         """
         if synced and self._all_synced is not None and not self._all_synced.done():
             self._all_synced.set_result(None)
@@ -221,19 +216,12 @@ class Checkpointer:
             self._count_on_ledgers()
 
     def look(self) -> None:
-        """Report what has been written beside training.
-
-        Raises:
-            WorkloadError: something cannot be written.
-        """
+        """Report what has been written beside training; WorkloadError if something cannot be."""
         while self._in_flight and self._in_flight[0].done():
             self._in_flight.popleft().result()()
 
     def time(self, step: float, *, touched: bool) -> None:
-        """Count a step for the stall of checkpoints, with what was saved after it.
-
-        Its wait for data is not a part of its seconds.
-        """
+        """Count a step, without its wait for data but with what was saved after it."""
         self.stalls.step(step, touched=touched)
         if touched:
             self._report_stall()
@@ -241,8 +229,7 @@ class Checkpointer:
     def finish(self) -> None:
         """Return when all is written; all ranks of a collective strategy come here together.
 
-        Raises:
-            WorkloadError: it cannot be.
+        WorkloadError: it cannot be.
         """
         self._count_on_ledgers()
         if self._group.rank == 0 and self._in_flight:
@@ -269,7 +256,6 @@ class Checkpointer:
             self._recorder.checkpoint_stall(self.stalls.mean, self.interval)
 
     def _save(self, position: Position) -> None:
-        """Copy what a checkpoint holds, and let it be written beside training."""
         if self._group.rank == 0:
             self._recorder.phase(Phase.SAVING)
         self._count_on_ledgers()
@@ -300,7 +286,6 @@ class Checkpointer:
             self._all_synced.set_result(None)
 
     def _begin(self, work: Callable[[], Then]) -> None:
-        """Let the background do something after what it has to do already."""
         self._in_flight.append(self._background.submit(work))
 
     def _wait(self, leaving: int = 0) -> None:

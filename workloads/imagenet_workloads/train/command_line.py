@@ -31,11 +31,7 @@ example:
 
 
 def build_parser(frameworks: Mapping[str, FrameworkDescription]) -> argparse.ArgumentParser:
-    """Build the parser; abbreviations of options are refused, since the operator compares names.
-
-    Args:
-        frameworks: that may be chosen, by name, with their strategies.
-    """
+    """Build the parser; abbreviations of options are refused, since the operator compares names."""
     choices = {"framework": list(frameworks)} if frameworks else {}
     for described in frameworks.values():
         known = choices.setdefault(described.option, [])
@@ -72,7 +68,6 @@ def parse(
 
 
 def _contradiction(options: Options) -> str | None:
-    """Name two options that cannot both hold, or None."""
     data, output, optimizer = options.data, options.output, options.optimizer
     if data.dataset is not None and (data.data_train or data.data_val):
         return "argument --dataset: not together with --data-train or --data-val"
@@ -119,10 +114,7 @@ def _contradiction(options: Options) -> str | None:
 
 
 def _augmentation_contradiction(varied: AugmentationOptions) -> str | None:
-    """Name augmentations that no framework can combine, or give None.
-
-    The resource refuses the same. What one framework alone refuses is in its description.
-    """
+    """The resource refuses the same. What one framework alone refuses is in its description."""
     if not varied.random_resized_crop:
         return None
     if varied.random_crop or (varied.min_random_scale, varied.max_random_scale) != (1, 1):

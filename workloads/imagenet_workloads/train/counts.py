@@ -31,8 +31,7 @@ class Counts:
     """Sums over images; two can be added.
 
     Attributes:
-        images: how many.
-        top1: of them classified right.
+        top1: images classified right.
         top5: of them with the right class among the 5 most likely (or all, if there are fewer).
         top_k: likewise for the k that `--top-k` asks for.
         loss_units: sum of cross-entropies in LOSS_UNIT.
@@ -50,7 +49,6 @@ class Counts:
         return Counts(*(a + b for a, b in zip(self.numbers(), other.numbers(), strict=True)))
 
     def numbers(self) -> tuple[int, ...]:
-        """Return its integers, in the order of its attributes."""
         return (self.images, self.top1, self.top5, self.top_k, self.loss_units, self.not_finite)
 
     def accuracy(self, right: int) -> float:
@@ -86,11 +84,7 @@ class OutputCounts:
         self._room = HELD_BYTES
 
     def add(self, outputs: Outputs) -> None:
-        """Take a batch.
-
-        Raises:
-            InputError: a label of it, or of the one before it, is no class.
-        """
+        """Take a batch; InputError if a label of it, or of the one before it, is no class."""
         self._take_late()
         self._late = outputs
         if outputs.wait is None:
@@ -104,18 +98,13 @@ class OutputCounts:
             self._late = replace(late, wait=None)
 
     def so_far(self) -> Counts:
-        """Return the counts of all outputs whose values were there."""
         if self._held:
             self._counts += count(joined(self._held), self._top_k)
             self._held, self._room = [], HELD_BYTES
         return self._counts
 
     def finish(self) -> Counts:
-        """Wait for the last outputs; return the counts of all.
-
-        Raises:
-            InputError: a label is no class.
-        """
+        """Wait for the last outputs; return the counts of all. InputError: a label is no class."""
         self._take_late()
         return self.so_far()
 
@@ -134,7 +123,7 @@ class OutputCounts:
 
 
 def joined(batches: Sequence[Outputs]) -> Outputs:
-    """Return the outputs of some batches as those of one; their values are there."""
+    """Join the outputs of some batches, whose values are there."""
     ends = np.cumsum([len(one.labels) for one in batches])[:-1]
 
     def some(chosen: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -152,14 +141,10 @@ def joined(batches: Sequence[Outputs]) -> Outputs:
 
 
 def count(outputs: Outputs, top_k: int) -> Counts:
-    """Count a batch.
+    """Count a batch whose values are there and whose labels are classes.
 
     Ties are broken as mx.metric's Accuracy (the first) and TopKAccuracy (argpartition) break them,
     so that plain MXNet counts the same.
-
-    Args:
-        outputs: of the batch; their values are there, and its labels are classes.
-        top_k: a further k to count; 0 is none.
     """
     likely = np.maximum(outputs.right.astype(np.float64), SMALLEST_PROBABILITY)
     # Whole numbers, so that a sum below 2^53 is exact.
@@ -181,15 +166,7 @@ def count(outputs: Outputs, top_k: int) -> Counts:
 
 
 def check_labels(labels: NDArray[np.integer[Any] | np.floating[Any]], classes: int) -> None:
-    """Check that labels are classes.
-
-    Args:
-        labels: (images,).
-        classes: of the network.
-
-    Raises:
-        InputError: one is not.
-    """
+    """Raise InputError if a label, (images,), is no class of the network."""
     # A NaN is neither.
     if len(labels) and not (labels.min() >= 0 and labels.max() < classes):
         wrong = labels[~((labels >= 0) & (labels < classes))]
@@ -200,12 +177,9 @@ def check_labels(labels: NDArray[np.integer[Any] | np.floating[Any]], classes: i
 
 
 def _within(outputs: Outputs, k: int, is_clear: bool) -> int:
-    """Count the images whose right class is among the k most likely ones.
+    """Count the images whose right class is among the k most likely ones, k from 1.
 
-    Args:
-        outputs: of the batch.
-        k: from 1.
-        is_clear: whether all probabilities are numbers, and no class is as likely as a right one.
+    It `is_clear` if all probabilities are numbers, and no class is as likely as a right one.
     """
     if k > 1 and k >= outputs.classes:
         return len(outputs.labels)
@@ -227,10 +201,9 @@ def _within(outputs: Outputs, k: int, is_clear: bool) -> int:
 
 
 def to_limbs(numbers: Sequence[int]) -> NDArray[np.float32]:
-    """Split whole numbers from 0 to 2^60 - 1 into float32 limbs, (numbers * LIMBS,).
+    """Split whole numbers into float32 limbs, (numbers * LIMBS,).
 
-    Raises:
-        ValueError: a number is outside of that range.
+    ValueError: a number is not from 0 to 2^60 - 1.
     """
     if any(number < 0 or number >> (LIMB_BITS * LIMBS) for number in numbers):
         raise ValueError(f"numbers must be from 0 to 2^{LIMB_BITS * LIMBS} - 1: {list(numbers)}")

@@ -23,7 +23,6 @@ class FrameworkDescription:
     """One framework.
 
     Attributes:
-        has: what the framework has and lacks.
         library: the top-level package that it is imported as.
         package: the package of `frameworks` with its modules.
         option: the field of `ClusterOptions` that names its strategy.
@@ -52,7 +51,6 @@ class FrameworkDescription:
 
     @property
     def name(self) -> str:
-        """Its name in the resource, on the command line and in result.json."""
         return self.has.name
 
     def load(self, module: str) -> ModuleType:
@@ -64,7 +62,7 @@ class FrameworkDescription:
         self.load(f"strategies.{self.strategies[name]}")
 
     def versions(self, *, has_gpus: bool) -> dict[str, str]:
-        """Return the versions of its imported library, and of CUDA if GPUs train."""
+        """Return the version of its imported library, and of CUDA if GPUs train."""
         library = sys.modules[self.library]
         found = {self.name: str(library.__version__)}
         cuda = self.cuda(library) if has_gpus else None
@@ -72,7 +70,6 @@ class FrameworkDescription:
 
     @property
     def strategy_option(self) -> str:
-        """The option that names its strategy, as it is written on a command line."""
         return flag(self.option)
 
     @property
@@ -91,7 +88,6 @@ class FrameworkDescription:
         return next(iter(self.strategies)) if is_default and name not in self.strategies else name
 
     def lacking(self, options: Options) -> list[str]:
-        """List what a command line asks for and this framework lacks."""
         given = values_of(options)
         refused = [
             item.flag
@@ -108,8 +104,7 @@ class FrameworkDescription:
 def refuse_lacking(options: Options, frameworks: Mapping[str, FrameworkDescription]) -> None:
     """Refuse options that the chosen framework lacks, before anything waits for other members.
 
-    Raises:
-        InputError: names every such option, and the frameworks that have all of them.
+    InputError: names every such option, and the frameworks that have all of them.
     """
     refused = frameworks[options.cluster.framework].lacking(options)
     if not refused:

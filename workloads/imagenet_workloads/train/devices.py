@@ -19,21 +19,12 @@ _BFLOAT16_OPTION = "--dtype bfloat16 (spec.training.precision)"
 def require_code(
     owner: str, gpu: str, capability: Capability, names: Sequence[str], older: str, newer: str
 ) -> None:
-    """Check that a build has code for a GPU.
+    """Check that a build has code for a GPU; InputError if not.
 
     Builds name their code as CUDA does: `sm_90` is machine code for compute capability 9.0, which
-    also runs on a greater minor number; `compute_90` is PTX, which runs on any later GPU.
-
-    Args:
-        owner: the build, for the message: `MXNet 1.9.1`.
-        gpu: the name of the GPU, for the message.
-        capability: its compute capability.
-        names: of the build's code.
-        older: what to do if the GPU is older than the code.
-        newer: what to do if it is newer.
-
-    Raises:
-        InputError: it has no code for the GPU.
+    also runs on a greater minor number; `compute_90` is PTX, which runs on any later GPU. The
+    message names the `owner`, such as MXNet 1.9.1, and what to do if the GPU is `older` or `newer`
+    than the code.
     """
     found = [match.groups() for name in names if (match := _NAME.fullmatch(name))]
     machine = [(int(major), int(minor)) for kind, major, minor in found if kind == "sm"]
@@ -53,11 +44,7 @@ def require_code(
 
 
 def bfloat16_cpu_warning(cpuinfo: str) -> str | None:
-    """Return the warning that a processor lacks bfloat16; None if it has it, or may have it.
-
-    Args:
-        cpuinfo: the content of /proc/cpuinfo.
-    """
+    """Warn that a processor lacks bfloat16, by /proc/cpuinfo; None if it has it, or may have it."""
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
     if flags is None or BFLOAT16_CPU_FLAGS & set(flags[1].split()):
         return None
@@ -68,7 +55,7 @@ def bfloat16_cpu_warning(cpuinfo: str) -> str | None:
 
 
 def bfloat16_gpu_warning(name: str, capability: Capability) -> str | None:
-    """Return the warning that a GPU lacks bfloat16, by its compute capability."""
+    """Warn that a GPU lacks bfloat16; None if it has it."""
     if capability >= _FIRST_WITH_BFLOAT16:
         return None
     major, minor = capability

@@ -52,16 +52,9 @@ def write_evaluation(
 ) -> Evaluation | None:
     """Write the thumbnails and then evaluation.json; return its content.
 
-    Args:
-        folder: the model's.
-        rows: the predictions, in the order of the validation split; None if there are none, with
-            which those of an earlier run do not stay either.
-        job: its name.
-        epoch: the finished epochs of the model.
-        data: that it was validated on.
-
-    Raises:
-        StorageError: the folder cannot be written.
+    `rows` are in the order of the validation split. Without them an earlier run's evaluation.json
+    is deleted. `epoch` counts the finished epochs of the model. StorageError: the folder cannot be
+    written.
     """
     if rows is None:
         (folder / EVALUATION_FILE).unlink(missing_ok=True)
@@ -140,7 +133,6 @@ def _find(
 
 
 def _names(records: Records, indices: Sequence[int]) -> dict[int, str]:
-    """Return the names of the images' files in the source, as far as the dataset has them."""
     places = {index: records.file_of(index) for index in indices}
     shards = list(dict.fromkeys(file for file, _ in places.values()))
 
@@ -161,11 +153,7 @@ def _names(records: Records, indices: Sequence[int]) -> dict[int, str]:
 
 
 def thumbnail(encoded: bytes, channels: int) -> bytes:
-    """Return a small JPEG of an encoded image: of its pixels alone, without metadata.
-
-    Raises:
-        ValueError: the image is damaged.
-    """
+    """Return a small JPEG of an image's pixels, without metadata; ValueError if it is damaged."""
     image = JpegImage(encoded, channels)
     height, width = image.size
     scale = min(1.0, THUMBNAIL_EDGE / max(height, width))

@@ -28,7 +28,6 @@ class Outputs:
     of all probabilities.
 
     Attributes:
-        classes: of the network.
         labels: (images,), the right classes.
         right: (images,), the probability of the right class.
         ahead: (images,), how many classes are more likely, or have a probability that is no number.
@@ -58,12 +57,9 @@ class Outputs:
 
     @classmethod
     def of(cls, probabilities: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
-        """Return the outputs of a batch whose probabilities are in memory.
+        """Return the outputs of a batch whose probabilities, (images, classes), are in memory.
 
-        Args:
-            probabilities: (images, classes).
-            labels: (images,). What is no class counts as the nearest one here, and is named by who
-                counts.
+        A label that is no class counts as the nearest one here; `counts` refuses it.
         """
         classes = probabilities.shape[1]
         wanted = np.clip(labels.astype(np.int64), 0, classes - 1)[:, None]
@@ -83,10 +79,7 @@ class Outputs:
 class UpdatePlan:
     """How the weights move from the start on.
 
-    Attributes:
-        accumulation_steps: batches that make one update.
-        images_per_update: over all workers; an update follows the mean of their gradients.
-        updates_done: of the weights so far.
+    `images_per_update` are those of all workers; an update follows the mean of their gradients.
     """
 
     accumulation_steps: int
@@ -109,27 +102,18 @@ class Snapshot(Protocol):
 
 
 class Learner(Protocol):
-    """A network with its optimizer, on this worker's devices.
-
-    Attributes:
-        compiled: whether compiled code trains; None where it was not chosen.
-    """
+    """A network with its optimizer, on this worker's devices."""
 
     @property
     def compiled(self) -> bool | None:
-        """The attribute."""
+        """Whether compiled code trains; None where it was not chosen."""
 
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
-        """Learn from a batch, together with the other workers.
+        """Learn from this worker's batch, together with the other workers.
 
-        Args:
-            batch: this worker's.
-            updates: whether the weights move after it; otherwise its gradients are kept for later.
-            flags: this worker's.
-
-        Returns:
-            the flags of all workers (none without an update), and the outputs of the network before
-            the weights moved.
+        If it `updates`, the weights move after it; otherwise its gradients are kept for later.
+        Return the flags of all workers (none without an update), and the outputs of the network
+        before the weights moved.
         """
 
     def gradients_ready(self) -> float | None:
@@ -162,17 +146,13 @@ class Learner(Protocol):
         """Take the weights and statistics of a checkpoint of this training.
 
         `predict` and `export` follow, and no training step. All ranks that validate come here
-        together.
-
-        Raises:
-            InputError: a file is damaged.
+        together. InputError: a file is damaged.
         """
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
         """Write the model for others to load, each file renamed into place; rank 0 alone.
 
-        Returns:
-            the files' names by what they are, for result.json.
+        Return the files' names by what they are, for result.json.
         """
 
     def note(self, event: Event) -> None:
@@ -180,20 +160,12 @@ class Learner(Protocol):
 
 
 class Framework(Protocol):
-    """What trains.
-
-    Attributes:
-        name: as in the resource and in result.json.
-    """
+    """What trains; `name` is that in the resource and in result.json."""
 
     name: str
 
     def check(self) -> None:
-        """Check what is known before the others are.
-
-        Raises:
-            InputError: the options do not work with it, or on this machine.
-        """
+        """Raise InputError if the options do not work with it, or on this machine."""
 
     def join(self) -> Group:
         """Wait for the others."""
@@ -201,8 +173,7 @@ class Framework(Protocol):
     def open_data(self, accumulation_steps: int, scratch: Path) -> Data:
         """Open the data; `accumulation_steps` batches make one update.
 
-        Raises:
-            InputError: no data is named, or it cannot be read.
+        InputError: no data is named, or it cannot be read.
         """
 
     def wait_to_read(self, batch: Batch) -> None:
@@ -211,6 +182,5 @@ class Framework(Protocol):
     def learner(self, data: Data, resume_point: ResumePoint, plan: UpdatePlan) -> Learner:
         """Build the network and give it and its optimizer what the start names.
 
-        Raises:
-            InputError: there is no such network or optimizer, or what is to be loaded does not fit.
+        InputError: there is no such network or optimizer, or what is to be loaded does not fit.
         """

@@ -22,12 +22,11 @@ class Flags:
     synced: bool = False
 
     def numbers(self) -> list[int]:
-        """Return the numbers whose sums over the workers `of` takes."""
         return [self.save, self.stop, not self.synced]
 
     @classmethod
     def of(cls, sums: Iterable[float]) -> Self:
-        """Return the flags of all workers from the sums of their numbers."""
+        """Combine the sums of all workers' `numbers`."""
         save, stop, behind = (bool(number > 0) for number in sums)
         return cls(save, stop, not behind)
 
@@ -39,7 +38,6 @@ class Group(Protocol):
 
     Attributes:
         rank: of this worker, from 0; rank 0 reports and saves.
-        workers: how many there are.
         collective: whether workers keep in step and can add up numbers; if not, `add` may not be
             called, rank 0 evaluates and saves alone, and flags are its own.
         images_divisor: by how many workers' batches the sum of gradients in an update is made.
@@ -76,7 +74,6 @@ class Alone:
         return list(numbers)
 
     def gather(self, own: T) -> T:
-        """Return the moving statistics of this worker."""
         return own
 
     def wait_for_all(self) -> None:

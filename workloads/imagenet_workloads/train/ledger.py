@@ -64,11 +64,8 @@ _END = Start(1 << 31, 0)
 class LedgerHead:
     """The first line of a file.
 
-    Attributes:
-        training: the hash that identifies the training, as in its checkpoints.
-        start: where the attempt goes on.
-        images: of the split.
-        seed: of the order.
+    `training` is the hash that identifies the training, as in its checkpoints. `images` are those
+    of the split, and `seed` is that of their order.
     """
 
     training: str
@@ -80,7 +77,6 @@ class LedgerHead:
 
     @property
     def file_name(self) -> str:
-        """The name of the file in the attempt's folder of ledgers."""
         return f"{self._start}-worker-{self.worker:05}-of-{self.workers:05}"
 
     @property
@@ -96,7 +92,6 @@ class LedgerHead:
         return name.startswith(self._start) and own in name
 
     def line(self) -> bytes:
-        """Return the line."""
         document = {
             "version": VERSION,
             "training": self.training,
@@ -111,7 +106,7 @@ class LedgerHead:
 
     @classmethod
     def parse(cls, line: bytes) -> "LedgerHead":
-        """Read the line; ValueError or KeyError if it is none of this version."""
+        """ValueError or KeyError: the line is none of this version."""
         found: dict[str, Any] = json.loads(line)
         if found["version"] != VERSION:
             raise ValueError(f"version {found['version']}, and this program reads {VERSION}")
@@ -128,16 +123,9 @@ class Ledger:
     """
 
     def __init__(self, folder: Path, head: LedgerHead, at_once: bool = False) -> None:
-        """Begin the file.
+        """Begin the file in an attempt's folder; StorageError if it cannot be written.
 
-        Args:
-            folder: the attempt's.
-            head: the first line.
-            at_once: whether each batch is written with its step, as checkpoints do not wait for
-                this worker.
-
-        Raises:
-            StorageError: it cannot be written.
+        Each batch is written `at_once`, with its step, if checkpoints do not wait for this worker.
         """
         self._folder, self._at_once = folder / FOLDER, at_once
         files.make_output_folder(self._folder)
@@ -161,8 +149,7 @@ class Ledger:
     def record(self, read: RecordsRead | None) -> None:
         """Note a trained batch, if its records have an order.
 
-        Raises:
-            StorageError: it, or a batch before it, cannot be written.
+        StorageError: it, or a batch before it, cannot be written.
         """
         if read is not None and len(read.identities):
             self._recorded.append(read)
@@ -172,8 +159,7 @@ class Ledger:
     def sync(self) -> None:
         """Return when the disk has all batches: before a checkpoint that counts on them.
 
-        Raises:
-            StorageError: they cannot be written.
+        StorageError: they cannot be written.
         """
         self._write()
         try:
@@ -222,12 +208,9 @@ class Ledger:
 
 
 class Block(NamedTuple):
-    """A trained batch of one worker.
+    """A trained batch of one worker: its images' places in an epoch, and the records read there.
 
-    Attributes:
-        epoch: from 0.
-        positions: (images,), where its images are in the epoch.
-        identities: (images,), of the records that were read there.
+    Both arrays are (images,); epochs count from 0.
     """
 
     epoch: int
@@ -247,8 +230,7 @@ class LedgerFile:
     def open(cls, path: Path, attempt: int) -> "LedgerFile | None":
         """Read the first line; None if a kill has cut it off.
 
-        Raises:
-            InputError: the file is no ledger, or cannot be read.
+        InputError: the file is no ledger, or cannot be read.
         """
         try:
             with volume_files.opened(path) as file:
@@ -262,8 +244,7 @@ class LedgerFile:
     def blocks(self) -> Iterator[Block]:
         """Yield the batches in the order of training.
 
-        Raises:
-            InputError: a batch before the last one is damaged, or the file cannot be read.
+        InputError: a batch before the last one is damaged, or the file cannot be read.
         """
         try:
             with volume_files.opened(self.path) as file:
@@ -293,13 +274,9 @@ class LedgerFile:
 
 @dataclass(frozen=True)
 class Run:
-    """One process of each worker, from one resume point on.
+    """One process of each worker, from one resume point on; a file for each worker that trained.
 
-    Attributes:
-        attempt: the N of attempts/rN.
-        start: where it has gone on.
-        end: where the next one has gone on: what it has trained from there on was lost.
-        files: one for each worker that has trained.
+    `end` is where the next run has gone on: what this one has trained from there on was lost.
     """
 
     attempt: int
@@ -309,16 +286,14 @@ class Run:
 
     @property
     def workers(self) -> int:
-        """How many workers there were."""
         return self.files[0].head.workers
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What the ledgers say of one epoch.
+    """What the ledgers say of one epoch, from 0.
 
     Attributes:
-        epoch: from 0.
         trained: images whose training was kept.
         redone: images whose training was lost, and was done again.
         mistakes: what is wrong, a sentence each; an epoch in progress lacks its last images.
@@ -333,10 +308,8 @@ class EpochReport:
 def find_runs(output: Path) -> list[Run]:
     """Find the ledgers of a job's output folder, in the order of the attempts.
 
-    Of several trainings in the folder, only those of the last one are returned.
-
-    Raises:
-        InputError: there are none, or one is damaged.
+    Of several trainings in the folder, only those of the last one are returned. InputError: there
+    are none, or one is damaged.
     """
     files = []
     for path in sorted(output.glob(f"{EVERY_ATTEMPT}/{FOLDER}/epoch-*")):
@@ -365,7 +338,7 @@ def find_runs(output: Path) -> list[Run]:
 def check(
     runs: Sequence[Run], is_finished: bool, dataset: Identities | None = None
 ) -> Iterator[EpochReport]:
-    """Check the epochs one after the other.
+    """Check the epochs one after the other, over all runs of a training.
 
     Args:
         runs: all of a training.
@@ -431,8 +404,6 @@ class _Epoch:
 
 
 class _Cursor:
-    """Reads a file's blocks, epoch by epoch."""
-
     def __init__(self, run: Run, file: LedgerFile) -> None:
         self._end, self.worker = run.end, file.head.worker
         self.run = run
@@ -443,11 +414,9 @@ class _Cursor:
 
     @property
     def at_end(self) -> bool:
-        """Whether all blocks were read."""
         return self._next is None
 
     def add_to(self, epoch: _Epoch) -> None:
-        """Add the blocks of an epoch."""
         start = self.run.start
         self.position = start.image if start.epoch == epoch.number else 0
         while (block := self._next) is not None and block.epoch <= epoch.number:

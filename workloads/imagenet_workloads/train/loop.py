@@ -33,7 +33,7 @@ class TrainingOutcome:
     """How a training went.
 
     Attributes:
-        stopped: Whether it ended early, after a signal to a worker.
+        stopped: whether it ended early, after a signal to a worker.
         images: trained on, over all workers.
         seconds: that training them took, without evaluations and checkpoints.
         epochs: finished, by earlier attempts too.
@@ -57,8 +57,6 @@ class TrainingLoop:
     Attributes:
         accumulation_steps: batches that make one update.
         top_k: a further k to count; 0 is none.
-        schedule: of the learning rate, for the reports.
-        history: of the validations, by which training may end before the last epoch.
         attempt: the N of attempts/rN.
         ledger: of the records that were trained; None if they have no order.
         predictions: of this rank in the final validation; None before it.
@@ -84,7 +82,6 @@ class TrainingLoop:
     _framework_cpu: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        """Take the metrics that need no interval."""
         self._recorder = self.reporter.recorder
 
     def run(
@@ -183,7 +180,7 @@ class TrainingLoop:
     def _epoch(
         self, epoch: int, first_batch: int, first_image: int, outcome: TrainingOutcome
     ) -> bool:
-        """Train one epoch; whether to leave before its end."""
+        """Train one epoch; return whether to leave before its end."""
         counts = OutputCounts(self.top_k)
         started = time.monotonic()
         saving = 0.0
@@ -283,10 +280,7 @@ def evaluate(
     If the group is collective, each rank takes a share; otherwise rank 0 takes all. Workers sum
     counts as whole numbers, outside of the optimizer. The sums equal the counts of one process that
     loads the saved model. BatchNorm's statistics are those that all ranks agree on. `predictions`
-    gets what the network says of each image of this rank.
-
-    Raises:
-        WorkloadError: not every image came by.
+    gets what the network says of each image of this rank. WorkloadError: not every image came by.
     """
     if group.collective:
         rank, ranks = group.rank, group.workers

@@ -36,11 +36,8 @@ VERIFY = "imagenet-verify ."
 class Origin:
     """What a card says that neither result.json nor evaluation.json has.
 
-    Attributes:
-        license: of the images, as the job gives it; None if it gives none.
-        arguments: of `imagenet-train`.
-        versions: of programs and libraries, by name.
-        runs: of all attempts of the training, in their order.
+    `license` is that of the images; `arguments` those of `imagenet-train`; `runs` those of all
+    attempts, in their order.
     """
 
     license: str | None = None
@@ -52,14 +49,7 @@ class Origin:
 def model_card(
     result: Mapping[str, Any], evaluation: Evaluation | None, data: Data, origin: Origin
 ) -> dict[str, Any]:
-    """Return the content of model-card.json.
-
-    Args:
-        result: the document of result.json.
-        evaluation: None without validation images.
-        data: that it was trained on.
-        origin: the rest.
-    """
+    """Make the content of model-card.json, from that of result.json and of evaluation.json."""
     phases = result["time"]["phases"]
     # Above zero: the process has started.
     seconds = sum(phases.values())
@@ -115,18 +105,14 @@ def model_card(
 
 
 def write_card(folder: Path, card: Mapping[str, Any]) -> None:
-    """Write both files, the JSON last.
-
-    Raises:
-        StorageError: the folder cannot be written.
-    """
+    """Write both files, the JSON last; StorageError if that fails."""
     shown, data = to_markdown(card), json.dumps(card, indent=2) + "\n"
     files.write_output(folder / MODEL_CARD_FILE, lambda path: path.write_bytes(shown.encode()))
     files.write_output(folder / MODEL_CARD_DATA_FILE, lambda path: path.write_text(data))
 
 
 def to_markdown(card: Mapping[str, Any]) -> str:
-    """Return the content of model-card.md, from that of model-card.json."""
+    """Make the content of model-card.md from that of model-card.json."""
     data, training, validation = card["data"], card["training"], card["validation"]
     last, images = training["lastAttempt"], data["images"]
     best, stop = training["best"], training["earlyStop"]
@@ -243,7 +229,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a block of code of one line, which nothing in the text ends."""
+    """Make a block of code of one line, which nothing in the text ends."""
     return "    " + "".join(map(_visible, text))
 
 
@@ -252,7 +238,6 @@ def _percent(share: float) -> str:
 
 
 def _name(one: Mapping[str, Any]) -> str:
-    """Return a class as people call it, with its name in the dataset."""
     return f"{one['words']} ({one['class']})" if one["words"] else one["class"]
 
 
@@ -285,7 +270,7 @@ def _accuracy(evaluation: Evaluation | None) -> dict[str, Any]:
 
 
 def _without_login(argument: str) -> str:
-    """Return an argument without the user, the password and the query of a URL in it."""
+    """Leave out the user, the password and the query of a URL."""
     return re.sub(r"://(?:[^/?\s]*@)?([^?\s]*)(?:\?\S*)?", r"://\1", argument)
 
 

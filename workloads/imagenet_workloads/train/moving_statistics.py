@@ -73,10 +73,8 @@ class MovingStatistics:
     def load(self, folder: Path) -> None:
         """Go on with a checkpoint's statistics, if they are those of as many devices.
 
-        The devices have the averages already, which come with the weights.
-
-        Raises:
-            InputError: the file is damaged.
+        The devices have the averages already, which come with the weights. InputError: the file is
+        damaged.
         """
         path = folder / FILE_NAME
         if not path.exists():

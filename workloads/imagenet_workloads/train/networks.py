@@ -30,11 +30,7 @@ class NetworkRequest:
 
 
 def depth(request: NetworkRequest, known: Collection[int]) -> int:
-    """Check the depth against those a family has.
-
-    Raises:
-        InputError: the depth is not one of them.
-    """
+    """Return the depth; InputError if the family has no such depth."""
     if request.num_layers is None or request.num_layers not in known:
         raise InputError(
             f"--num-layers (model.numLayers): {request.network} has no depth {request.num_layers} "
@@ -50,7 +46,7 @@ class Family:
 
     Attributes:
         builder: the function that builds it.
-        depths: its depths; empty if there is only one.
+        depths: empty if there is only one.
         smallest: the minimum of an image's shorter side, in pixels.
         has_fixed_input: whether the shapes of its weights depend on the size of images.
     """
@@ -64,8 +60,7 @@ class Family:
 def find_builder(request: NetworkRequest, families: Mapping[str, Family], framework: str) -> str:
     """Return the name of the function that builds a network; `resnet_cifar` for small images.
 
-    Raises:
-        InputError: unknown family or depth, or images that are too small.
+    InputError: unknown family or depth, or images that are too small.
     """
     family = families.get(request.network)
     if family is None:
@@ -94,11 +89,7 @@ BOTTLENECK_DEPTH = 164
 
 
 def require_optimizer(framework: str, name: str, known: Collection[str]) -> None:
-    """Check an optimizer's name against those that a framework has here.
-
-    Raises:
-        InputError: it is none of them.
-    """
+    """Raise InputError if a framework does not know an optimizer's name."""
     if name.lower() in known:
         return
     near = difflib.get_close_matches(name.lower(), known, n=1)
@@ -120,11 +111,7 @@ class Residual:
 
 
 def plan_residual(request: NetworkRequest) -> Residual:
-    """Plan a network of depths such as 8, 20, 56, 110 and 164.
-
-    Raises:
-        InputError: there is no such depth.
-    """
+    """Plan a network of depths such as 8, 20, 56, 110 and 164; InputError for any other depth."""
     layers = request.num_layers or 0
     if layers >= BOTTLENECK_DEPTH and (layers - 2) % 9 == 0:
         return Residual((layers - 2) // 9, 16, (64, 128, 256), True)

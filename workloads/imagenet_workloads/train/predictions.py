@@ -59,7 +59,6 @@ class Predictions:
         self._batches.append(rows)
 
     def rows(self) -> Rows:
-        """Return those of all batches."""
         return np.concatenate([np.empty(0, ROW), *self._batches])
 
 
@@ -68,9 +67,7 @@ def gather(own: Rows, images: int, group: Group, folder: Path) -> Rows | None:
 
     All ranks of a collective group come here. A rank's images follow those of the rank before.
     Without a `folder` that all ranks see, rank 0 has a warning instead of predictions.
-
-    Raises:
-        StorageError: this rank's part cannot be written.
+    StorageError: this rank's part cannot be written.
     """
     if not group.collective or group.workers == 1:
         return own if group.rank == 0 else None

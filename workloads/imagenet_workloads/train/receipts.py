@@ -45,11 +45,9 @@ State = Mapping[str, Mapping[str, NDArray[Any]]]
 
 @dataclass(frozen=True)
 class LaterReceipt:
-    """The receipt of the state so many updates after a checkpoint.
+    """The receipt of the state so many updates after a checkpoint: the hex SHA-256 of each part.
 
-    Attributes:
-        attempt: that trained them.
-        state: the hex SHA-256 of each part of the state, and of the random state.
+    `attempt` trained them.
     """
 
     steps: int
@@ -58,7 +56,6 @@ class LaterReceipt:
     state: Mapping[str, str]
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {
             "steps": self.steps,
             "epoch": self.position.epoch,
@@ -69,7 +66,7 @@ class LaterReceipt:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "LaterReceipt":
-        """Read what `document` returned; KeyError, TypeError or ValueError if it is none."""
+        """Read a `document`; KeyError, TypeError or ValueError if it is none."""
         return cls(
             int(document["steps"]),
             Position(int(document["epoch"]), int(document["batch"])),
@@ -80,13 +77,11 @@ class LaterReceipt:
 
 @dataclass(frozen=True)
 class Receipt:
-    """The receipt of one checkpoint.
+    """The receipt of one checkpoint, with the hex SHA-256 of its files and of its random state.
 
     Attributes:
-        position: in the training.
         attempt: that wrote the checkpoint.
-        files: the hex SHA-256 of each file with something computed.
-        random: the hex SHA-256 of the random state.
+        files: those with something computed.
         later: of the state LATER_STEPS later; None if training has not got there.
     """
 
@@ -97,7 +92,6 @@ class Receipt:
     later: LaterReceipt | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON."""
         document = {
             "epoch": self.position.epoch,
             "batch": self.position.batch,
@@ -109,7 +103,7 @@ class Receipt:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "Receipt":
-        """Read what `document` returned; KeyError, TypeError or ValueError if it is none."""
+        """Read a `document`; KeyError, TypeError or ValueError if it is none."""
         return cls(
             Position(int(document["epoch"]), int(document["batch"])),
             int(document["attempt"]),
@@ -120,7 +114,7 @@ class Receipt:
 
     @classmethod
     def of(cls, folder: Path) -> "Receipt":
-        """Return the receipt of a complete checkpoint."""
+        """Make the receipt of a complete checkpoint."""
         manifest = CheckpointManifest.read(folder)
         if FILE_NAME not in manifest.files:
             raise InputError(f"{folder}: has no {FILE_NAME}; an older version wrote it")
@@ -143,7 +137,6 @@ class Launch:
 
     Attributes:
         arguments: of `imagenet-train`.
-        workers: of the attempt.
         threads: OMP_NUM_THREADS, on which the bits of sums depend; None if it was not set.
         servers: DMLC_NUM_SERVER; 0 without servers.
     """
@@ -154,7 +147,6 @@ class Launch:
     servers: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {
             "arguments": list(self.arguments),
             "workers": self.workers,
@@ -173,13 +165,7 @@ class Launch:
 
 @dataclass
 class Receipts:
-    """The chain of a training, which rank 0 keeps; all ranks know when a later receipt is due.
-
-    Attributes:
-        seed: of all random numbers.
-        accumulation_steps: batches of an update.
-        chain: the receipts so far.
-    """
+    """The chain of a training, which rank 0 keeps; all ranks know when a later receipt is due."""
 
     seed: int
     accumulation_steps: int
@@ -235,14 +221,12 @@ class Receipts:
         (folder / FILE_NAME).write_text(json.dumps(document, indent=1) + "\n")
 
     def add(self, folder: Path) -> None:
-        """Add the receipt of a complete checkpoint."""
         receipt = Receipt.of(folder)
         # A checkpoint after a lost one has the same position, or an earlier one.
         kept = [one for one in self.chain if one.position < receipt.position]
         self.chain = [*kept, receipt][-MOST:]
 
     def add_later(self, checkpoints: Sequence[Position], position: Position, state: State) -> None:
-        """Add the receipt of a state to those of the checkpoints LATER_STEPS before it."""
         sums = {part: _sha256_of_arrays(arrays) for part, arrays in state.items()}
         sums["random"] = _sha256_of_random(self._random(position))
         later = LaterReceipt(LATER_STEPS, position, self.attempt, sums)
@@ -251,7 +235,6 @@ class Receipts:
         ]
 
     def to_json(self) -> str:
-        """Return the text of the file in the attempt's folder."""
         document = {
             **self.launch.document(),
             "receipts": [receipt.document() for receipt in self.chain],
@@ -266,12 +249,12 @@ class Receipts:
 
 
 def earlier(folder: Path) -> list[Receipt]:
-    """Return the receipts before that of a checkpoint."""
+    """Read the receipts before that of a checkpoint."""
     return read_chain(folder / FILE_NAME, "earlier")
 
 
 def read_chain(path: Path, name: str) -> list[Receipt]:
-    """Return the receipts that a field of a JSON file holds."""
+    """Read the receipts in a field of a JSON file."""
     try:
         return [Receipt.read(one) for one in json.loads(volume_files.read_bytes(path))[name]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -284,7 +267,7 @@ def _sha256_of_random(state: Mapping[str, Any]) -> str:
 
 
 def _sha256_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Return the hex SHA-256 of arrays with their names, types and shapes."""
+    """Hash arrays with their names, types and shapes."""
     found = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         found.update(f"{name} {array.dtype.str} {array.shape}\n".encode())

@@ -42,7 +42,7 @@ class Reporter:
         trained_before: float = 0.0,
         device: str = "this CPU",
     ) -> None:
-        """Take where to report to, and what for.
+        """Report to a recorder, and on ranks with a `log` to it; every event goes to the listener.
 
         Args:
             recorder: of the metrics.
@@ -135,7 +135,6 @@ class Reporter:
         self.write(events.CheckpointWritten(position.epoch, position.batch, position.name, seconds))
 
     def write(self, event: events.Event) -> None:
-        """Write an event to the attempt's log, if this worker keeps it, and call the listener."""
         if self._log is not None:
             self._log.write(event)
         self._listener(event)
@@ -153,11 +152,10 @@ def growth_reported(
     interval: float = GROWTH_INTERVAL_SECONDS,
     pattern: str = "**/*",
 ) -> Iterator[None]:
-    """Look at the files below a folder that match a pattern, until the block ends.
+    """Call `report` from another thread when files below a folder that match a pattern have grown.
 
     So a call that writes files and says nothing meanwhile, such as a framework's save, shows its
-    progress: `report` is called from another thread if their sizes have changed since the last
-    look.
+    progress.
     """
     ended = threading.Event()
     at_start = _sizes(folder, pattern)

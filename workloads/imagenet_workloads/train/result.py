@@ -46,12 +46,9 @@ class Result:
 
     Attributes:
         attempt: the N of attempts/rN.
-        framework: that trained, and that the model is for.
-        epochs: finished.
         validation: counts of the saved model; None without validation images.
         images: that this attempt has trained on, over all workers.
         images_per_second: its speed over all workers; None where it trained none.
-        dataset_key: None without a dataset.
         resumed_from: the checkpoint's folder; None from the beginning.
         seconds: returns the time of rank 0 by phase until now, since its process started.
         measured: returns what steps of rank 0 have waited for, as totals of its metrics by name.
@@ -60,9 +57,7 @@ class Result:
         checkpoint_stall: seconds for which a checkpoint held training up, the mean; None without
             one.
         receipts: of the checkpoints that led to the model, in their order.
-        planned_epochs: the most that were to be trained.
         model_epoch: the epoch of the model, from 1; by default the last one.
-        history: of the validations, which may have chosen the model and ended the training.
     """
 
     job: str
@@ -103,7 +98,6 @@ class Result:
         return self.history.early_stop if is_early else None
 
     def document(self, model: Mapping[str, str], completed_at: datetime) -> dict[str, Any]:
-        """Return the JSON object; `model` names the exported model's files."""
         counts, metric = self.validation, self.history.best_metric
         best, stop = self.best, self.early_stop
         validation = (
@@ -150,10 +144,7 @@ class Result:
         }
 
     def finished(self, result_sha256: str | None = None) -> Finished:
-        """Return the event, which the status of a job is read from too.
-
-        `result_sha256` is that of result.json.
-        """
+        """Make the event, from which the status of a job is read too."""
         counts, stop = self.validation, self.early_stop
         improved = None if stop is None else stop.improved
         return Finished(
@@ -174,7 +165,6 @@ class Result:
 
 
 def _figure(metric: Metric, validation: EpochValidation | None) -> dict[str, Any]:
-    """Return a metric with its value in an epoch, counted from 1; both None without one."""
     return {
         "metric": metric,
         "epoch": None if validation is None else validation.epoch,
@@ -183,7 +173,7 @@ def _figure(metric: Metric, validation: EpochValidation | None) -> dict[str, Any
 
 
 def labels(classes: Sequence[str], class_words: Mapping[str, str]) -> list[str | Mapping[str, str]]:
-    """The content of labels.json: classes by label, each with its words if there are any."""
+    """Return the content of labels.json: classes by label, each with its words if there are any."""
     return [
         {"class": name, "words": class_words[name]} if name in class_words else name
         for name in classes
@@ -202,12 +192,7 @@ def write_result(
 
     Before result.json `describe` writes what else is beside the model; it gets the document of
     result.json. That lists the lengths and SHA-256 of the model's files, its labels and its card.
-
-    Returns:
-        The hex SHA-256 of result.json.
-
-    Raises:
-        StorageError: the folder cannot be written.
+    Return the hex SHA-256 of result.json. StorageError: the folder cannot be written.
     """
     model = export(folder / MODEL, result.model_epoch or result.epochs)
     if labels:
@@ -222,8 +207,7 @@ def write_result(
 def write_reading(folder: Path, result: Result, read: Read, now: datetime) -> None:
     """Write the result.json of `--test-io`: without a model, with the speed of this process.
 
-    Raises:
-        StorageError: the folder cannot be written.
+    StorageError: the folder cannot be written.
     """
     reading = {
         "images": read.images,

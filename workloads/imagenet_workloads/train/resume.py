@@ -49,7 +49,6 @@ class ResumePoint:
 
     @property
     def resumed_from(self) -> str | None:
-        """The checkpoint's folder, for reports."""
         return None if self.folder is None else str(self.folder)
 
 
@@ -70,9 +69,8 @@ def find_resume_point(
     file of a checkpoint that was read. `ordered_batch` are the images of a batch over all workers,
     now, if they have an order.
 
-    Raises:
-        InputError: --init-from(-url) names no checkpoint.
-        WorkloadError: this rank does not see the checkpoint that rank 0 has found.
+    InputError: --init-from(-url) names no checkpoint. WorkloadError: this rank does not see the
+    checkpoint that rank 0 has found.
     """
     found = store.newest(options.output.init_from, worked)
     if found is None and (fetched := start.checkpoint(options, worked)) is not None:

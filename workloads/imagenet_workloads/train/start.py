@@ -22,9 +22,8 @@ from imagenet_workloads.remote_results import fetch_checkpoint, fetch_weights
 def checkpoint(options: Options, worked: Callable[[], None] = lambda: None) -> Path | None:
     """Fetch the checkpoint of --init-from-url and return its folder; None without.
 
-    Raises:
-        InputError: The bucket has none, or refuses.
-        WorkloadError: The bucket cannot be reached, or the checkpoint not be stored.
+    InputError: the bucket has none, or refuses. WorkloadError: the bucket cannot be reached, or the
+    checkpoint not be stored.
     """
     url = options.output.init_from_url
     if url is None:
@@ -36,9 +35,7 @@ def checkpoint(options: Options, worked: Callable[[], None] = lambda: None) -> P
 def weights(options: Options) -> Path | None:
     """Return the file of weights to start from; None without --pretrained(-url).
 
-    Raises:
-        InputError: The bucket has none, or refuses.
-        WorkloadError: The bucket cannot be reached, or the file not be stored.
+    Errors are those of `checkpoint`.
     """
     url = options.model.pretrained_url
     if url is None:
@@ -54,7 +51,6 @@ def _opened(url: str, options: Options) -> BucketFolder:
 
 @contextmanager
 def _fetching(url: str) -> Iterator[Path]:
-    """Hold the lock of the folder for what an address has."""
     name = f"imagenet-start-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
     into = Path(tempfile.gettempdir()) / name
     files.make_folder(into)

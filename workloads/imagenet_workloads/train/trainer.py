@@ -57,8 +57,7 @@ _log = logging.getLogger(__name__)
 class Worker:
     """What a worker has before it knows the others; no name of the strategy if it is unknown.
 
-    Attributes:
-        versions: returns those of the framework's libraries, by name.
+    `versions` returns those of the framework's libraries, by name.
     """
 
     options: Options

@@ -23,12 +23,10 @@ from imagenet_workloads.train.reporter import finite
 
 @dataclass(frozen=True)
 class EpochValidation:
-    """The validation after one epoch.
+    """The validation after one epoch, over all validation images.
 
-    Attributes:
-        epoch: from 1: the finished epochs, as in the name of a checkpoint.
-        attempt: that trained the epoch's last step, and has the checkpoint if there is one.
-        counts: over all validation images.
+    `epoch` counts from 1, as in the name of a checkpoint. `attempt` trained the epoch's last step,
+    and has the checkpoint if there is one.
     """
 
     epoch: int
@@ -50,7 +48,6 @@ class EpochValidation:
         return value if value is None or MODES[metric] == "max" else -value
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {
             "epoch": self.epoch,
             "attempt": self.attempt,
@@ -59,7 +56,7 @@ class EpochValidation:
 
     @classmethod
     def read(cls, document: Any) -> Self:
-        """Read what `document` returned; KeyError, TypeError or ValueError if it is none."""
+        """Read a `document`; KeyError, TypeError or ValueError if it is none."""
         counts = {str(name): int(number) for name, number in document["counts"].items()}
         return cls(int(document["epoch"]), int(document["attempt"]), Counts(**counts))
 
@@ -75,11 +72,9 @@ class EarlyStopping:
 
 @dataclass(frozen=True)
 class EarlyStop:
-    """The end of a training before its last epoch.
+    """The end of a training before its last epoch, by a metric that no longer improved.
 
-    Attributes:
-        metric: that no longer improved.
-        improved: the last validation that improved it; None if it was never a number.
+    `improved` is the last validation that improved it; None if it was never a number.
     """
 
     metric: Metric
@@ -106,12 +101,10 @@ def early_stop(history: Iterable[EpochValidation], wanted: EarlyStopping) -> Ear
 
 
 class ValidationHistory:
-    """The validations of a training, and what its options make of them.
+    """The validations of a training, each epoch once, and what its options make of them.
 
-    Attributes:
-        best_metric: of `--checkpoint-best`; None without it.
-        early_stopping: None without `--early-stopping-metric`.
-        entries: in the order of the epochs, each epoch once.
+    `best_metric` is None without `--checkpoint-best`, `early_stopping` without
+    `--early-stopping-metric`.
     """
 
     def __init__(
@@ -125,7 +118,6 @@ class ValidationHistory:
 
     @classmethod
     def of(cls, options: Options) -> Self:
-        """Return an empty one."""
         chosen = options.optimizer
         stopping = None
         if chosen.early_stopping_metric is not None and chosen.early_stopping_patience is not None:
@@ -138,7 +130,6 @@ class ValidationHistory:
 
     @property
     def decides(self) -> bool:
-        """Whether something depends on it."""
         return self.best_metric is not None or self.early_stopping is not None
 
     @property
@@ -150,13 +141,11 @@ class ValidationHistory:
 
     @property
     def early_stop(self) -> EarlyStop | None:
-        """The end of the training, if it is reached."""
         if self.early_stopping is None:
             return None
         return early_stop(self.entries, self.early_stopping)
 
     def add(self, validation: EpochValidation) -> None:
-        """Add the validation of the newest epoch."""
         earlier = [one for one in self.entries if one.epoch < validation.epoch]
         self.entries = (*earlier, validation)
 
@@ -165,15 +154,10 @@ class ValidationHistory:
         return any(one.epoch == epoch for one in self.entries)
 
     def documents(self) -> list[dict[str, Any]]:
-        """Return the entries as JSON."""
         return [one.document() for one in self.entries]
 
     def load(self, folder: Path) -> None:
-        """Take the entries of a checkpoint's folder; one of an earlier release has none.
-
-        Raises:
-            InputError: they are damaged.
-        """
+        """Take the entries of a checkpoint, none of an earlier release's; InputError if damaged."""
         try:
             self.entries = tuple(map(EpochValidation.read, read_validations(folder)))
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -55,14 +55,10 @@ _NO_DECISIONS = {
 
 @dataclass(frozen=True)
 class Target:
-    """A receipt that follows a checkpoint.
+    """A receipt that follows a checkpoint by `steps` updates; maybe that of the next checkpoint.
 
-    Attributes:
-        checkpoint: the folder to begin from.
-        steps: updates from there to the receipt.
-        state: the hex SHA-256 of each part.
-        launch: the file with the command line that led there.
-        is_checkpoint: whether the receipt is that of the next checkpoint.
+    `checkpoint` is the folder to begin from; `launch` is the file with the command line that led
+    from there to the receipt, which has the hex SHA-256 of each part.
     """
 
     checkpoint: Path
@@ -74,15 +70,10 @@ class Target:
 
 
 def choose(result: Path, checkpoint: str | None, steps: int | None) -> Target:
-    """Return what to train to again.
+    """Return what of a result.json to train to again; InputError lists what there is.
 
-    Args:
-        result: a result.json.
-        checkpoint: the name of the one to begin from; None for the last possible one.
-        steps: from there to the receipt; None for those to the next checkpoint.
-
-    Raises:
-        InputError: there is no such receipt; the message has those that there are.
+    Without a `checkpoint`'s name it is the last possible one; without `steps`, the receipt is that
+    of the next checkpoint.
     """
     found = list(_targets(result))
     chosen = [
@@ -141,8 +132,7 @@ def members(
 ) -> Sequence[LocalMember]:
     """Return the processes that train again on this machine.
 
-    Raises:
-        InputError: the training has other bits each time; the message names the file of its launch.
+    InputError: the training has other bits each time; the message names the file of its launch.
     """
     certain = replace(options, cluster=replace(options.cluster, deterministic=True))
     if problem := description.contradiction(certain):
@@ -180,15 +170,7 @@ def train_again(
 ) -> Mapping[str, str]:
     """Train from the checkpoint to the receipt; return the SHA-256 of each part there.
 
-    Args:
-        target: the checkpoint and the receipt.
-        launch: of the training.
-        options: of its command line.
-        members: what runs here.
-
-    Raises:
-        InputError: the checkpoint is damaged.
-        WorkloadError: training ended before.
+    InputError: the checkpoint is damaged. WorkloadError: training ended before.
     """
     manifest = CheckpointManifest.read(target.checkpoint)
     manifest.verify(target.checkpoint)
@@ -236,7 +218,6 @@ def _running(
     environment: Mapping[str, str],
     gpus: int,
 ) -> Iterator[list[tuple[LocalMember, subprocess.Popen[bytes]]]]:
-    """Run the members; kill those that are left at the end."""
     wrapper = [sys.executable, "-m", parent_death_signal.__name__, str(os.getpid())]
     workers, processes = count(), []
     try:

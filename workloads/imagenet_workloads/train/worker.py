@@ -35,11 +35,7 @@ _OUT_OF_MEMORY = (
 
 
 def run(options: Options, description: FrameworkDescription, variables: Mapping[str, str]) -> int:
-    """Be a worker; return its exit code.
-
-    Raises:
-        WorkloadError: it cannot go on.
-    """
+    """Be a worker; return its exit code. WorkloadError: it cannot go on."""
     members = find_rendezvous(options, description, variables)
     environment = Environment.from_mapping(variables)
     termination = Termination(options.cluster.termination_grace)
@@ -125,7 +121,7 @@ def explain_memory(
 def find_rendezvous(
     options: Options, description: FrameworkDescription, variables: Mapping[str, str]
 ) -> Rendezvous:
-    """Return the rendezvous that the strategy of a command line needs."""
+    """Find the rendezvous that the strategy of a command line needs."""
     return rendezvous.find(
         description.strategy_option,
         description.strategy_of(options),
