@@ -63,7 +63,6 @@ class Snapshot:
         moving_statistics.save(folder, self.statistics)
 
     def state(self) -> State:
-        """Return the arrays that `save` writes."""
         weights = {**self.parameters.arguments, **self.parameters.auxiliary}
         parts = {"weights": weights}
         if self.optimizer is not None:

@@ -38,10 +38,7 @@ class _Found:
 
 
 def choose(options: Options, rank: int, ranks: int, accumulation_steps: int, scratch: Path) -> Data:
-    """Open the data; `accumulation_steps` batches make one update.
-
-    Index files go to `scratch`.
-    """
+    """Open the data; `accumulation_steps` batches make one update. Index files go to `scratch`."""
     if options.data.benchmark:
         return open_synthetic(
             options, rank, ranks, accumulation_steps, Copies(), channels_first=True
@@ -105,7 +102,6 @@ class Copies:
         self._free: deque[NDArray[Any]] = deque()
 
     def __call__(self, batch: ImageBatch) -> tuple[mx.nd.NDArray, mx.nd.NDArray]:
-        """Copy a batch."""
         images = batch.images
         memory = self._free.popleft() if self._free else np.empty_like(images)
         np.copyto(memory, images)

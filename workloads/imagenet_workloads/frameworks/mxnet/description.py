@@ -113,7 +113,7 @@ STRATEGIES = {
 
 
 def contradiction(options: Options) -> str | None:
-    """Return an error for options that MXNet cannot combine; None if there are none."""
+    """Name options that MXNet cannot combine; None if there are none."""
     cluster, varied = options.cluster, options.augmentation
     channels, height, width = options.model.image_shape
     changed = [flag(name) for name in MXNET.lacks_grey_augmentations if getattr(varied, name)]
@@ -154,8 +154,7 @@ def contradiction(options: Options) -> str | None:
 def serve(options: Options, variables: Mapping[str, str]) -> int | None:
     """Run the scheduler or server that DMLC_ROLE names; return None in a worker.
 
-    Raises:
-        WorkloadError: a variable is wrong, or MXNet cannot serve.
+    WorkloadError: a variable is wrong, or MXNet cannot serve.
     """
     member = DmlcMember.from_mapping(variables)
     if member is None:

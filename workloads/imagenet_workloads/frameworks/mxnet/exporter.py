@@ -30,7 +30,6 @@ class SymbolExporter:
     """A symbol with its arrays; implements `Exporter`."""
 
     def __init__(self, symbol: Path, params: Path, image_shape: tuple[int, int, int]) -> None:
-        """Take the files, which fit together."""
         self._symbol, self._params, self._shape = symbol, params, image_shape
 
     def write(self, format: str, path: Path) -> None:

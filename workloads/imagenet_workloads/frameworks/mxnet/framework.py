@@ -42,11 +42,7 @@ DETERMINISTIC = {
 
 
 def check_order_of_sums(workers: int) -> None:
-    """Check that a sum over the workers has the same bits in any order.
-
-    Raises:
-        InputError: servers sum in the order of arrival, and there are more than two workers.
-    """
+    """Raise InputError if servers sum over more than two workers, in the order of arrival."""
     if workers > 2:
         raise InputError(
             f"--deterministic (training.deterministic): servers sum the gradients of {workers} "
@@ -85,7 +81,6 @@ class MXNet:
             os.environ |= DETERMINISTIC
 
     def join(self) -> Strategy:
-        """Make the strategy; wait for the other members."""
         cluster = self._options.cluster
         with self._rendezvous.joining(cluster.join_timeout):
             self._strategy = join(cluster)
@@ -209,7 +204,6 @@ class MXNetLearner:
         mx.nd.waitall()
 
     def snapshot(self) -> Snapshot:
-        """Copy the symbol, weights, statistics and the optimizer's state."""
         return Snapshot.of(self._replicas, self._strategy, self.statistics.of_all)
 
     def load(self, folder: Path) -> None:
@@ -271,10 +265,7 @@ def require_gpus(numbers: Iterable[int]) -> None:
 
     MXNet names neither its code nor a GPU's compute capability. The code is that of the wheel for
     CUDA 11.2, as cuobjdump lists it (docs/images.md); the driver tells the capability. A GPU that
-    it does not describe passes.
-
-    Raises:
-        InputError: MXNet has no code for one.
+    it does not describe passes. InputError: MXNet has no code for one.
     """
     for number in numbers:
         if (found := describe(number)) is not None:

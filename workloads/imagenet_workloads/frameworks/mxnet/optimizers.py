@@ -23,13 +23,10 @@ RUNNING_NUMBERS = ("m_schedule", "cur_lr", "last_lr")
 
 
 class ByUpdate:
-    """A Schedule as MXNet's optimizers call it.
+    """A Schedule as MXNet's optimizers call it; they set `base_lr`, which is not used.
 
     They count updates from 1. A server of dist_async counts each push of each worker, so `workers`
     of its counts are one update here.
-
-    Attributes:
-        base_lr: set by MXNet's optimizer, not used.
     """
 
     def __init__(self, schedule: Schedule, workers: int = 1) -> None:
@@ -38,7 +35,6 @@ class ByUpdate:
         self.base_lr = schedule.peak
 
     def __call__(self, num_update: int) -> float:
-        """Return the rate for MXNet's `num_update`."""
         return self._schedule(max(num_update - 1, 0) // self._workers)
 
 
@@ -49,13 +45,10 @@ def create(
     images_per_update: int,
     updates_done: int,
 ) -> mx.optimizer.Optimizer:
-    """Make the optimizer.
+    """Make the optimizer; InputError if MXNet has none of the name, or rejects its settings.
 
     The names of the weights decide on weight decay. A sum of gradients is divided by
     `images_per_update`. Optimizers that count, such as Adam, begin with `updates_done`.
-
-    Raises:
-        InputError: MXNet has no such optimizer, or rejects its settings.
     """
     name, known = options.optimizer.lower(), known_names()
     if name not in known:
@@ -81,7 +74,7 @@ def create(
 
 
 def known_names() -> list[str]:
-    """Return MXNet's optimizers that can train a network."""
+    """List MXNet's optimizers that can train a network."""
     # MXNet also registers the optimizer of its own tests. Its groupadagrad rejects biases, which
     # every network has.
     return sorted(set(mx.optimizer.Optimizer.opt_registry) - {"test", "groupadagrad"})
@@ -106,7 +99,7 @@ def _settings(options: OptimizerOptions) -> dict[str, Any]:
 
 
 def _fixed_gammas(replicas: Replicas) -> list[str]:
-    """Return the trained weights that are always 1 in BatchNorm."""
+    """List the trained weights that are always 1 in BatchNorm."""
     nodes = json.loads(replicas.symbol.tojson())["nodes"]
     found = {
         nodes[node["inputs"][1][0]]["name"]
@@ -193,7 +186,6 @@ def _arrays(state: Any, place: str = "") -> list[tuple[str, mx.nd.NDArray]]:
 
 
 def _replaced(state: Any, place: str, saved: Mapping[str, mx.nd.NDArray]) -> Any:
-    """Return a state of the same structure with the saved arrays in it."""
     if isinstance(state, mx.nd.NDArray):
         return saved[place]
     if isinstance(state, tuple | list):

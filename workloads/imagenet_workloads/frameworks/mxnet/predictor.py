@@ -51,11 +51,7 @@ def load_exported(
 
 
 def read_safetensors(path: str) -> dict[str, Any]:
-    """Return the arrays of a file of safetensors.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """Read a file of safetensors; ValueError if it is damaged."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -71,16 +67,10 @@ def bind(
     shape: tuple[int, ...],
     read: Callable[[str], dict[str, Any]] = mx.nd.load,
 ) -> Any:
-    """Return the executor of a symbol with the values of a file.
+    """Return the executor of a symbol with the values of a file, as `arg:NAME` and `aux:NAME`.
 
-    Args:
-        symbol: the file of the network.
-        params: the file of its values.
-        shape: of the images, (images, channels, height, width).
-        read: returns the file's arrays, as `arg:NAME` and `aux:NAME`.
-
-    Raises:
-        InputError: a file is damaged, or they do not fit together.
+    The shape is that of the images, (images, channels, height, width). InputError: a file is
+    damaged, or they do not fit together.
     """
     # Otherwise MXNet logs its back end on stderr.
     os.environ.setdefault("MXNET_SUBGRAPH_VERBOSE", "0")

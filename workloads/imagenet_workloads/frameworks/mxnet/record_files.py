@@ -25,9 +25,8 @@ class RecordFiles:
 def of_split(split: Split, format: str, folder: Path, index: Path) -> RecordFiles:
     """Join the shards that dataset.json names; writes `index`.
 
-    Raises:
-        InputError: a file is missing, an index does not hold what dataset.json says, or the
-            records are TFRecord.
+    InputError: a file is missing, an index does not hold what dataset.json says, or the records
+    are TFRecord.
     """
     joined = join([_pair(shard, format, folder) for shard in split.shards], index)
     if joined.images != split.images:
@@ -39,10 +38,9 @@ def of_split(split: Split, format: str, folder: Path, index: Path) -> RecordFile
 
 
 def require_records(dataset: Dataset, folder: Path) -> None:
-    """Walks over the headers of all records without reading the images.
+    """Walk over the headers of all records without reading the images.
 
-    Raises:
-        InputError: a shard's records are not where its index says.
+    InputError: a shard's records are not where its index says.
     """
     for shard in (*dataset.train.shards, *dataset.validation.shards):
         record, index = _pair(shard, dataset.format, folder)
@@ -67,10 +65,8 @@ def of_paths(records: str, indexes: str, index: Path) -> RecordFiles:
     """Join files named on the command line, `a.rec;b.rec`; writes `index`.
 
     Without `indexes`, the .idx beside each .rec is used; if there is none, the headers of the
-    records are read.
-
-    Raises:
-        InputError: a file is missing, or there are more or fewer indexes than records.
+    records are read. InputError: a file is missing, or there are more or fewer indexes than
+    records.
     """
     names = files_named(records)
     beside = [Path(name) for name in indexes.split(";") if name]
@@ -84,8 +80,7 @@ def of_paths(records: str, indexes: str, index: Path) -> RecordFiles:
 def join(files: Sequence[tuple[Path, Path]], index: Path) -> RecordFiles:
     """Join pairs of .rec and .idx; a missing .idx is replaced by the headers of the .rec.
 
-    Raises:
-        InputError: a file is missing or not RecordIO.
+    InputError: a file is missing or not RecordIO.
     """
     base = images = 0
     with index.open("w") as joined:

@@ -73,7 +73,6 @@ class Reader:
             self._settings |= {f"mean_{colour}": centre, f"std_{colour}": scale}
 
     def length(self, files: RecordFiles, part: int, parts: int) -> int:
-        """Count the batches of one part of the records."""
         return -(-share(files.images, part, parts) // self.batch_size_per_process)
 
     def read(
@@ -81,8 +80,7 @@ class Reader:
     ) -> Iterator[_Arrays]:
         """Yield images and labels of the first `wanted` batches of one part of the records.
 
-        Raises:
-            InputError: an image cannot be decoded.
+        InputError: an image cannot be decoded.
         """
         try:
             if wanted < self.length(files, part, parts):
@@ -137,8 +135,7 @@ class RecordTraining:
     ) -> None:
         """Plan the epochs of a rank; the seed decides order and augmentation.
 
-        Raises:
-            InputError: too few images for so many workers.
+        InputError: too few images for so many workers.
         """
         if share(files.images, ranks - 1, ranks) == 0:
             raise InputError(

@@ -32,10 +32,9 @@ class Weight(NamedTuple):
 def plan(weights: Iterable[Weight], enough: int = ENOUGH) -> list[list[Weight]]:
     """Divide weights among buckets, each an array of one type; their order stays.
 
-    Args:
-        weights: in the network's order. The backward pass computes the gradients of a bucket one
-            after another, and sends those of the last layers while it computes the first.
-        enough: the number of elements at which a bucket is full.
+    It is the network's. The backward pass computes the gradients of a bucket one after another,
+    and sends those of the last layers while it computes the first. A bucket is full from `enough`
+    elements on.
     """
     buckets: list[list[Weight]] = []
     room = 0
@@ -53,8 +52,7 @@ def allocate(
 ) -> tuple[list[mx.nd.NDArray], dict[str, mx.nd.NDArray]]:
     """Allocate the gradients of weights on their device.
 
-    Returns:
-        the buckets, one-dimensional, and each weight's gradient as a view of one, in its shape.
+    Return the buckets, one-dimensional, and each weight's gradient as a view of one, in its shape.
     """
     whole, parts = [], {}
     sizes = (Weight(name, math.prod(of.shape), of.dtype) for name, of in weights.items())
@@ -84,14 +82,7 @@ class Parameters:
 
 
 class Replicas:
-    """The same weights on every device.
-
-    Attributes:
-        symbol: the network.
-        weight_names: of the trained arrays, in the symbol's order.
-        statistic_names: of BatchNorm's moving statistics.
-        on_cpu: whether no device is a GPU.
-    """
+    """The same weights on every device; names are in the symbol's order."""
 
     def __init__(
         self,
@@ -103,12 +94,9 @@ class Replicas:
     ) -> None:
         """Allocate the executors.
 
-        Args:
-            symbol: ends in a softmax, takes `data` and `softmax_label`.
-            contexts: the devices.
-            batch_size_per_process: images per step over all devices.
-            image_shape: channels, height, width.
-            accumulate: backward passes add to the gradients until `clear_gradients`.
+        The symbol ends in a softmax, and takes `data` and `softmax_label`. The image shape is
+        channels, height, width. To `accumulate`, backward passes add to the gradients until
+        `clear_gradients`.
         """
         self.symbol = symbol
         self.weight_names = [name for name in symbol.list_arguments() if name not in (DATA, LABEL)]
@@ -154,11 +142,7 @@ class Replicas:
         self.load(self.parameters())
 
     def load(self, parameters: Parameters) -> None:
-        """Set every device's values.
-
-        Raises:
-            ValueError: a value is missing, or its shape differs.
-        """
+        """Set every device's values; ValueError if one is missing, or its shape differs."""
         first = self._executors[0]
         for wanted, given in (
             ({name: first.arg_dict[name] for name in self.weight_names}, parameters.arguments),
@@ -199,7 +183,6 @@ class Replicas:
         return np.concatenate([executor.outputs[0].asnumpy() for executor in self._executors])
 
     def weights(self, name: str) -> list[mx.nd.NDArray]:
-        """Return one weight on each device."""
         return [executor.arg_dict[name] for executor in self._executors]
 
     def gradients(self, name: str) -> list[mx.nd.NDArray]:
@@ -229,7 +212,6 @@ class Replicas:
         return over
 
     def statistics(self, name: str) -> list[mx.nd.NDArray]:
-        """Return one moving statistic on each device."""
         return [executor.aux_dict[name] for executor in self._executors]
 
     def read_statistics(self) -> NDArray[np.float32]:
@@ -259,6 +241,5 @@ class Replicas:
                 bucket[:] = 0
 
     def watch(self, monitor: mx.mon.Monitor) -> None:
-        """Install a monitor in the executors."""
         for executor in self._executors:
             monitor.install(executor)

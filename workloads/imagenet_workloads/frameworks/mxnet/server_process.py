@@ -84,8 +84,7 @@ class RefusedCommandError(Exception):
 def decode(body: bytes) -> "Optimizer":
     """Return the optimizer of a pickle.
 
-    Raises:
-        RefusedCommandError: The pickle is damaged, names another class, or holds no optimizer.
+    RefusedCommandError: it is damaged, names another class, or holds no optimizer.
     """
     try:
         found = _Unpickler(io.BytesIO(body)).load()
@@ -198,7 +197,6 @@ class Workers:
 
     @property
     def are_ours(self) -> bool:
-        """Whether they run imagenet-train."""
         return self.program == TRAIN_PROGRAM
 
     @property
@@ -275,9 +273,7 @@ def run(member: DmlcMember, options: ClusterOptions, variables: Mapping[str, str
     """Serve until the job ends; SIGTERM and SIGINT end the process immediately.
 
     The timeout of the options holds for the scheduler, and again for the other members.
-
-    Raises:
-        WorkloadError: the scheduler is not there in time, or MXNet cannot serve.
+    WorkloadError: the scheduler is not there in time, or MXNet cannot serve.
     """
     # There is nothing to save, and a Python handler would never run inside MXNet.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -324,8 +320,7 @@ _Function = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_
 def serve(library: ctypes.CDLL, workers: Workers, count_refusal: Callable[[], object]) -> None:
     """Run as the scheduler or server of DMLC_ROLE; return when the last worker has left.
 
-    Raises:
-        WorkloadError: MXNet was built without ps-lite.
+    WorkloadError: MXNet was built without ps-lite.
     """
     store = ctypes.c_void_p()
     _check(library, library.MXKVStoreCreate(b"dist", ctypes.byref(store)))
@@ -334,11 +329,7 @@ def serve(library: ctypes.CDLL, workers: Workers, count_refusal: Callable[[], ob
 
 
 def load_library() -> ctypes.CDLL:
-    """Load MXNet's library.
-
-    Raises:
-        WorkloadError: MXNet is not installed.
-    """
+    """Load MXNet's library; WorkloadError if MXNet is not installed."""
     package = importlib.util.find_spec("mxnet")
     if package is None or package.origin is None:
         raise WorkloadError("MXNet is not installed here, and a scheduler or server is made of it")

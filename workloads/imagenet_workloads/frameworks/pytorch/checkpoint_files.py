@@ -203,8 +203,7 @@ def export(prefix: Path, network: nn.Module, epoch: int, request: NetworkRequest
 def load_network(path: Path) -> tuple[nn.Module, NetworkRequest]:
     """Build the network of an exported model, with its values, for prediction.
 
-    Raises:
-        InputError: the file is missing, damaged, or names no network.
+    InputError: the file is missing, damaged, or names no network.
     """
     values, metadata = read(path)
     try:
@@ -261,11 +260,7 @@ def write(path: Path, tensors: Tensors, metadata: Metadata) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Read tensors by name, and the metadata.
-
-    Raises:
-        InputError: the file is missing or damaged.
-    """
+    """Read tensors by name, and the metadata; InputError if the file is missing or damaged."""
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -281,10 +276,7 @@ def load_pretrained(path: Path, network: nn.Module, request: NetworkRequest) -> 
     A file of safetensors or of `torch.save` has the values of a state_dict by their names: one of
     torchvision's or timm's, or a model that this program exported. The layer that scores the
     classes may have another number of them; it then keeps its random values. Nothing but tensors
-    is unpickled.
-
-    Raises:
-        InputError: the file is missing or damaged, or does not fit the network.
+    is unpickled. InputError: the file is missing or damaged, or does not fit the network.
     """
     values, own = _read_pretrained(path), network.state_dict()
     # The network's own values of a head that scores other classes in the file.
@@ -340,7 +332,6 @@ def _is_mapping(value: Any) -> bool:
 
 
 def _misfit(values: Tensors, own: Tensors) -> str | None:
-    """Return how a file differs from a network, or None."""
     missing = [name for name in own if name not in values and not name.endswith(_OPTIONAL)]
     surplus = [name for name in values if name not in own]
     shaped = [

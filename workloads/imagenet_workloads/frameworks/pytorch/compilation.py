@@ -109,7 +109,7 @@ def folder_of_this_user() -> Path:
 
 
 def _key(identity: Identity, device: torch.device) -> str:
-    """Return what must be equal for code to be used again, as 16 hex digits."""
+    """Hash what must be equal for code to be used again."""
     if device.type == "cuda":
         kind = (torch.cuda.get_device_name(device), *torch.cuda.get_device_capability(device))
     else:
@@ -125,12 +125,7 @@ def _number(attempt: Path) -> int:
 
 
 def _read(path: Path) -> bytes:
-    """Return the artifacts of a file.
-
-    Raises:
-        ValueError: somebody else could have written it, or it is damaged.
-        OSError: it cannot be read.
-    """
+    """Return a file's artifacts; ValueError if it is damaged or others could have written it."""
     _require_own(path.parent, path.parent.lstat(), stat.S_IFDIR)
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
@@ -212,11 +207,7 @@ def missing_compiler(device: torch.device) -> str | None:
 
 
 def require_compiler(device: torch.device) -> None:
-    """Look for the compiler that torch.compile calls.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Raise InputError without the compiler that torch.compile calls."""
     missing = missing_compiler(device)
     if missing is not None:
         raise InputError(f"--compile (training.compile): {missing}, or leave it out")
@@ -229,11 +220,7 @@ class Fallback:
 
 
 class CompiledNetwork(nn.Module):  # type: ignore[misc]
-    """A network whose passes run compiled code; its parameters and buffers are the network's.
-
-    Attributes:
-        fallback: whether the network itself computes.
-    """
+    """A network whose passes run compiled code; its parameters and buffers are the network's."""
 
     def __init__(self, network: nn.Module, *, is_required: bool, sizes: int = 1) -> None:
         """Compile nothing yet.
@@ -260,7 +247,6 @@ class CompiledNetwork(nn.Module):  # type: ignore[misc]
         ]
 
     def forward(self, images: torch.Tensor) -> Any:
-        """Compute the scores."""
         if self.fallback.is_taken:
             return self.network(images)
         try:

@@ -82,7 +82,6 @@ class Unit(nn.Module):  # type: ignore[misc]
         self.shortcut = _convolution(before, width, 1, stride) if projects else None
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Add the branch to the shortcut."""
         first = torch.relu(self.bn1(images))
         shortcut: torch.Tensor = images if self.shortcut is None else self.shortcut(first)
         added: torch.Tensor = shortcut + self.branch(first)
@@ -127,7 +126,6 @@ class Residual9(nn.Module):  # type: ignore[misc]
         self.branch = nn.Sequential(_block_9(width, width), _block_9(width, width))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Add the branch to its input."""
         added: torch.Tensor = images + self.branch(images)
         return added
 
@@ -140,7 +138,6 @@ class Scale(nn.Module):  # type: ignore[misc]
         self.factor = factor
 
     def forward(self, scores: torch.Tensor) -> torch.Tensor:
-        """Multiply."""
         return scores * self.factor
 
 
@@ -175,7 +172,7 @@ def _block_9(before: int, filters: int) -> nn.Sequential:
 
 
 def timm_has_fixed_input(name: str) -> bool:
-    """Return whether a network of timm is made for one size of images; false for a wrong name."""
+    """Whether a network of timm is made for one size of images; false for a wrong name."""
     import timm
 
     return timm.is_model(name) and bool(timm.get_pretrained_cfg(name).fixed_input_size)
@@ -184,8 +181,7 @@ def timm_has_fixed_input(name: str) -> bool:
 def timm_network(request: NetworkRequest, name: str) -> nn.Module:
     """Build a network of timm, with random values; nothing is downloaded.
 
-    Raises:
-        InputError: timm is not installed, has no such network, or cannot build it for the images.
+    InputError: timm has no such network, or cannot build it for the images.
     """
     import timm
 
@@ -306,10 +302,7 @@ def checkpoint_activations(
 
     timm knows the blocks of its networks. Blocks of any other are modules with layers, and the
     layers of a sequence to each of its poolings. The weights and their names stay; copies of the
-    network would share its blocks.
-
-    Raises:
-        InputError: it is timm's, and timm cannot do this with it.
+    network would share its blocks. InputError: timm cannot do this with its network.
     """
     if not hasattr(network, "set_grad_checkpointing"):
         _checkpoint_blocks(network)

@@ -62,7 +62,6 @@ class PyTorch:
         self._folder, self._identity = folder, identity
 
     def check(self) -> None:
-        """Check the optimizer's name, and take the device."""
         optimizers.check(self._options.optimizer)
         if self._options.cluster.deterministic:
             # cuBLAS reads it when the first GPU is taken.
@@ -79,7 +78,6 @@ class PyTorch:
             compilation.require_compiler(self._device)
 
     def join(self) -> Strategy:
-        """Make the strategy; wait for the other processes."""
         cluster = self._options.cluster
         module = DESCRIPTION.strategies[DESCRIPTION.strategy_of(self._options)]
         with self._rendezvous.joining(cluster.join_timeout):
@@ -152,7 +150,7 @@ class PyTorch:
 
 
 def bfloat16_warning(device: torch.device) -> str | None:
-    """Return the warning that a device has no instructions for bfloat16; None if it has them."""
+    """Warn that a device has no instructions for bfloat16; None if it has them."""
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
         return bfloat16_gpu_warning(name, torch.cuda.get_device_capability(device))
@@ -165,8 +163,7 @@ def bfloat16_warning(device: torch.device) -> str | None:
 def take_device(gpus: tuple[int, ...]) -> torch.device:
     """Return the GPU of --gpus, or the CPU.
 
-    Raises:
-        InputError: there are several, it does not exist, or PyTorch has no code for it.
+    InputError: there are several, it does not exist, or PyTorch has no code for it.
     """
     if not gpus:
         return torch.device("cpu")

@@ -73,7 +73,6 @@ class PyTorchLearner:
         seed: int,
         step: StepOptions,
     ) -> None:
-        """Take the network on the strategy's device, with its first values, and its optimizer."""
         self.network, self.updater = network, updater
         self._request, self._strategy, self._seed = request, strategy, seed
         self._step, self.average = step, step.average
@@ -105,8 +104,7 @@ class PyTorchLearner:
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:
         """Compute gradients; with an update, average them over all processes, and move weights.
 
-        Raises:
-            InputError: a label is no class, with which a GPU could not be used any more.
+        InputError: a label is no class, with which a GPU could not be used any more.
         """
         check_labels(batch.label[: batch.images].numpy(), self._request.classes)
         counted = self._strategy.start_sum(flags.numbers()) if updates else None
@@ -146,7 +144,6 @@ class PyTorchLearner:
 
     @property
     def compiled(self) -> bool | None:
-        """Whether compiled code trains; None where it was not chosen."""
         if self._compiled is not None:
             return not self._compiled.fallback.is_taken
         return False if self._step.lacks_compiler else None
@@ -180,7 +177,6 @@ class PyTorchLearner:
         self.statistics.average()
 
     def snapshot(self) -> Snapshot:
-        """Copy weights, statistics, their moving average, and the optimizer's arrays."""
         return Snapshot(
             self.network,
             self.updater,
@@ -224,7 +220,6 @@ class PyTorchLearner:
 
     @property
     def _shown(self) -> nn.Module:
-        """The network that is validated and exported."""
         return self.network if self.average is None else self.average.network
 
     def _images(self, batch: Batch) -> torch.Tensor:
@@ -236,7 +231,6 @@ class PyTorchLearner:
 def _of_channels(
     values: tuple[float, float, float], inputs: Inputs, strategy: Strategy
 ) -> torch.Tensor:
-    """Return values of the channels, (1, channels, 1, 1), on the strategy's device."""
     channels = inputs.image_shape[0]
     return torch.tensor(values[:channels], device=strategy.device).view(1, -1, 1, 1)
 
@@ -267,9 +261,7 @@ def _outputs(scores: torch.Tensor, batch: Batch) -> Outputs:
 def standings(probabilities: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """Return `right`, `ahead` and `alike` of `Outputs`, (3, images), on the device.
 
-    Args:
-        probabilities: (images, classes).
-        wanted: (images,), the right classes.
+    `probabilities` are (images, classes); `wanted`, (images,), are the right classes.
     """
     right = probabilities.gather(1, wanted.clamp(0, probabilities.shape[1] - 1)[:, None])
     # Not `probabilities > right`, which leaves NaN out.
@@ -293,9 +285,8 @@ class Transfer:
     def __call__(self, images: torch.Tensor, waits: list[Callable[[], None]]) -> torch.Tensor:
         """Return images that what is computed from now on finds on the device.
 
-        Args:
-            images: in page-locked memory, if the device is a GPU.
-            waits: gets what returns when they are copied, if they are copied later.
+        For a GPU they come from page-locked memory. If they are copied later, `waits` gets what
+        returns when they are copied.
         """
         if self._stream is None or images.device == self._device:
             return images.to(self._device)
@@ -365,9 +356,7 @@ class GradientsReady:
 def mix_images(images: torch.Tensor, mixing: Mixing) -> torch.Tensor:
     """Mix each image with the next one; what is behind the mixed ones stays as it is.
 
-    Args:
-        images: (batch size, channels, height, width), normalised.
-        mixing: of the first ones.
+    Images are (batch size, channels, height, width), normalised; `mixing` is of the first ones.
     """
     count = len(mixing.shares)
     rows, columns = (torch.arange(side, device=images.device) for side in images.shape[2:])
@@ -385,13 +374,9 @@ def mix_images(images: torch.Tensor, mixing: Mixing) -> torch.Tensor:
 def summed_loss(
     scores: torch.Tensor, labels: torch.Tensor, smoothing: float, mixing: Mixing | None
 ) -> torch.Tensor:
-    """Return the cross-entropy of some images, summed.
+    """Sum the cross-entropy of `scores`, (images, classes), for `labels`, (images,).
 
-    Args:
-        scores: (images, classes).
-        labels: (images,).
-        smoothing: part of each label that all classes get alike (Szegedy et al. 2016).
-        mixing: of these images; None if they are not mixed.
+    All classes get the part `smoothing` of each label alike (Szegedy et al. 2016).
     """
     if mixing is None:
         return functional.cross_entropy(scores, labels, reduction="sum", label_smoothing=smoothing)

@@ -44,7 +44,7 @@ def build(request: NetworkRequest) -> Any:
 
 
 def sizes_mistake(model: ModelOptions) -> str | None:
-    """Return why a network cannot take images of the sizes asked for; None if it can.
+    """Say why a network cannot take images of the sizes asked for; None if it can.
 
     Of timm's networks only timm knows that: `require_sizes`.
     """
@@ -74,11 +74,7 @@ def sizes_mistake(model: ModelOptions) -> str | None:
 
 
 def require_sizes(model: ModelOptions) -> None:
-    """Refuse several sizes for a network of timm that has a fixed input; needs PyTorch.
-
-    Raises:
-        InputError: it has one.
-    """
+    """Refuse several sizes for a network of timm that has a fixed input; needs PyTorch."""
     if not model.network.startswith(TIMM) or not (model.image_sizes or model.validation_size):
         return
     families = importlib.import_module(f"{__package__}.families")

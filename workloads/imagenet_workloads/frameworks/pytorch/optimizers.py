@@ -58,11 +58,7 @@ class Precision:
         return {_SCALE: torch.tensor(scale), _TRACKER: torch.tensor(tracker)}
 
     def load_states(self, states: Mapping[str, torch.Tensor]) -> None:
-        """Go on with saved states.
-
-        Raises:
-            ValueError: they have no scale, and the precision needs one.
-        """
+        """Go on with saved states; ValueError if they lack a scale that the precision needs."""
         if not self.scaler.is_enabled():
             return
         if not {_SCALE, _TRACKER} <= states.keys():
@@ -90,7 +86,6 @@ class Lamb(torch.optim.Optimizer):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Callable[[], float] | None = None) -> None:
-        """Move every weight that has a gradient."""
         del closure
         for group in self.param_groups:
             for weight in group["params"]:
@@ -119,10 +114,8 @@ class MovingAverage:
     """An exponential moving average of a network's weights and of BatchNorm's statistics.
 
     After each update, average = decay * average + (1 - decay) * value (Polyak and Juditsky 1992,
-    with weights that decay). It starts with the values of the first update's begin.
-
-    Attributes:
-        network: with the averages as values.
+    with weights that decay). It starts with the values of the first update's begin. Its `network`
+    has the averages as values.
     """
 
     def __init__(self, network: nn.Module, decay: float) -> None:
@@ -140,11 +133,7 @@ class MovingAverage:
                 average.copy_(values[name])
 
     def load(self, averages: Mapping[str, torch.Tensor]) -> None:
-        """Go on with saved averages.
-
-        Raises:
-            RuntimeError: they belong to another network.
-        """
+        """Go on with saved averages; RuntimeError if they belong to another network."""
         self.network.load_state_dict(averages)
 
 
@@ -168,12 +157,7 @@ def check(options: OptimizerOptions) -> None:
 
 
 class Updater:
-    """An optimizer that moves a network's weights by a schedule.
-
-    Attributes:
-        name: the optimizer's, as in OPTIMIZERS.
-        precision: of the operations; with float16 it scales the loss.
-    """
+    """An optimizer, a name of OPTIMIZERS, that moves a network's weights by a schedule."""
 
     def __init__(
         self,
@@ -182,7 +166,6 @@ class Updater:
         schedule: Schedule,
         precision: Precision | None = None,
     ) -> None:
-        """Take the settings, the weights, and the learning rate of each update."""
         self.name = options.optimizer.lower()
         self.precision = precision or Precision()
         self._schedule, self._clip = schedule, options.clip_gradient
@@ -230,11 +213,7 @@ class Updater:
         }
 
     def load_states(self, states: Mapping[str, torch.Tensor]) -> None:
-        """Load saved states.
-
-        Raises:
-            ValueError: they belong to another network or optimizer.
-        """
+        """Load saved states; ValueError if they belong to another network or optimizer."""
         loaded: dict[int, dict[str, torch.Tensor]] = {}
         places = {name: place for place, name in enumerate(self._weights)}
         self.precision.load_states(states)

@@ -52,7 +52,7 @@ def load_exported(
 
 
 def load_torchscript(path: Path) -> Any:
-    """Load a file of TorchScript."""
+    """Load a file of TorchScript; InputError if it is none."""
     try:
         with warnings.catch_warnings(action="ignore"):  # PyTorch has deprecated the format.
             return torch.jit.load(path)

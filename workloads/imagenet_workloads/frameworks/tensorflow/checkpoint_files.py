@@ -65,7 +65,6 @@ class Snapshot:
         moving_statistics.save(folder, self.statistics)
 
     def state(self) -> State:
-        """Return what `save` writes."""
         parts = {"weights": self.weights, "optimizer": self.optimizer}
         return {**parts, **moving_statistics.state(self.statistics)}
 

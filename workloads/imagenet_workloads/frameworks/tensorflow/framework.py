@@ -45,7 +45,6 @@ class TensorFlow:
         self._options, self._rendezvous, self._folder = options, rendezvous, folder
 
     def check(self) -> None:
-        """Check the optimizer's options, and take the devices."""
         optimizers.check(self._options.optimizer)
         take_devices(self._options.cluster.gpus)
         if self._options.cluster.deterministic:
@@ -54,7 +53,6 @@ class TensorFlow:
             os.environ["HOROVOD_FUSION_THRESHOLD"] = "0"
 
     def join(self) -> Strategy:
-        """Make the strategy; wait for the other members."""
         cluster = self._options.cluster
         with self._rendezvous.joining(cluster.join_timeout):
             self._strategy = join(cluster.distribution_strategy)
@@ -101,8 +99,7 @@ class TensorFlow:
 def take_devices(gpus: tuple[int, ...]) -> None:
     """Limit TensorFlow to the GPUs of --gpus and to the threads of its options.
 
-    Raises:
-        InputError: a GPU does not exist, or TensorFlow has no code for it.
+    InputError: a GPU does not exist, or TensorFlow has no code for it.
     """
     seen = tf.config.list_physical_devices("GPU")
     missing = [number for number in gpus if number >= len(seen)]

@@ -96,9 +96,8 @@ class DropoutSeed:
 class Dropout(tf.keras.layers.Layer):  # type: ignore[misc]
     """Dropout that draws from a seed; Keras's own has a state that nothing saves.
 
-    Attributes:
-        rate: the share of values that become 0.
-        seed: of the next step; each device draws other numbers from it.
+    `rate` is the share of values that become 0. `seed` is that of the next step; each device draws
+    other numbers from it.
     """
 
     def __init__(self, rate: float) -> None:
@@ -107,7 +106,6 @@ class Dropout(tf.keras.layers.Layer):  # type: ignore[misc]
         self.seed = DropoutSeed()
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """Drop values in training."""
         if not training:
             return inputs
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group

@@ -130,7 +130,6 @@ class TensorFlowLearner:
         self.moving_statistics.average()
 
     def snapshot(self) -> Snapshot:
-        """Copy weights, statistics and the optimizer's arrays."""
         variables = [*self.weights, *self.statistics]
         return Snapshot.of(variables, self.optimizer, self.moving_statistics.of_all)
 
@@ -139,7 +138,6 @@ class TensorFlowLearner:
             assign([*self.weights, *self.statistics], load_arrays(folder / WEIGHTS))
 
     def export(self, prefix: Path, epoch: int) -> Mapping[str, str]:
-        """Write PREFIX/, a SavedModel, and PREFIX-NNNN.npz, its values by MXNet's names."""
         return export(prefix, self.model, epoch)
 
     def note(self, event: events.Event) -> None:
@@ -250,7 +248,7 @@ class TensorFlowLearner:
 
 
 def _copies(one: Named) -> Sequence[Any]:
-    """Return the copies of a variable on this worker's devices."""
+    """List the copies of a variable on this worker's devices."""
     variable = one.variable
     is_distributed = isinstance(variable, tf.distribute.DistributedValues)
     return variable.values if is_distributed else (variable,)

@@ -23,11 +23,7 @@ from imagenet_workloads.train.networks import require_optimizer
 
 
 class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
-    """The base of the optimizers.
-
-    Attributes:
-        kept: names of its arrays for each weight.
-    """
+    """The base of the optimizers; `kept` names its arrays for each weight."""
 
     kept: ClassVar[tuple[str, ...]] = ()
 
@@ -40,7 +36,6 @@ class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
         self.build([one.variable for one in weights])
 
     def build(self, variables: list[Any]) -> None:
-        """Allocate the state arrays as zeros."""
         super().build(variables)
         if getattr(self, "_kept", None) is None:
             self._kept = {
@@ -49,13 +44,11 @@ class Optimizer(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
             }
 
     def update_step(self, gradient: Any, variable: Any) -> None:
-        """Update one weight."""
         place = self._index_dict[self._var_key(variable)]
         kept = [self._kept[name][place] for name in self.kept]
         self.move(variable, gradient, self.decays[place], *kept)
 
     def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
-        """Apply the formula."""
         raise NotImplementedError
 
     def clipped(self, gradient: Any) -> Any:
@@ -90,7 +83,6 @@ class SGD(Optimizer):
     kept = ("momentum",)
 
     def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
-        """Apply the formula."""
         (momentum,) = kept
         step = self.learning_rate * (self.clipped(gradient) + decay * variable)
         momentum.assign(self._momentum * momentum - step)
@@ -106,7 +98,6 @@ class NAG(Optimizer):
     kept = ("momentum",)
 
     def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
-        """Apply the formula."""
         (momentum,) = kept
         rate, gradient = self.learning_rate, self.clipped(gradient)
         before = self._momentum * momentum
@@ -122,7 +113,6 @@ class Adam(Optimizer):
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
 
     def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
-        """Apply the formula."""
         mean, variance = kept
         gradient = self.clipped(gradient + decay * variable)
         update = tf.cast(self.iterations + 1, variable.dtype)
@@ -137,7 +127,6 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
-        """Apply the formula."""
         variable.assign_sub(self.learning_rate * decay * variable)
         super().move(variable, gradient, 0.0, *kept)
 
@@ -149,7 +138,6 @@ class LAMB(Optimizer):
     beta1, beta2, epsilon = 0.9, 0.999, 1e-6
 
     def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
-        """Apply the formula."""
         mean, variance = kept
         gradient = self.clipped(gradient)
         update = tf.cast(self.iterations + 1, variable.dtype)
@@ -169,7 +157,6 @@ class RMSProp(Optimizer):
     decay, epsilon = 0.9, 1e-8
 
     def move(self, variable: Any, gradient: Any, decay: float, *kept: Any) -> None:
-        """Apply the formula."""
         (variance,) = kept
         gradient = self.clipped(gradient + decay * variable)
         variance.assign(self.decay * variance + (1 - self.decay) * tf.square(gradient))

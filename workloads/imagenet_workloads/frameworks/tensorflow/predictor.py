@@ -26,11 +26,7 @@ class SavedModelPredictor:
         self.origin = origin
 
     def assign(self, arrays: Mapping[str, npt.NDArray[np.float32]]) -> None:
-        """Set the values, by MXNet's names.
-
-        Raises:
-            ValueError: one is missing, or has another shape.
-        """
+        """Set the values, by MXNet's names; ValueError if one is missing, or has another shape."""
         assign(named_by_variable(self._model.variables), arrays)
 
     def probabilities(self, images: Any) -> Any:

@@ -36,8 +36,7 @@ class Tables:
     def write(self, event: events.Event, penalty: Callable[[], float]) -> None:
         """Add a line for an event that a table shows, with what weight decay adds to the loss.
 
-        Raises:
-            StorageError: the line cannot be written.
+        StorageError: the line cannot be written.
         """
         if isinstance(event, events.Progress):
             step = event.epoch * self._batches + event.batch

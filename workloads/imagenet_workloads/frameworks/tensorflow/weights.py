@@ -40,12 +40,9 @@ _TRANSPOSITIONS = {
 
 @dataclass(frozen=True)
 class Named:
-    """One variable of a model.
+    """One variable of a Keras model, by MXNet's name.
 
-    Attributes:
-        name: as MXNet calls it.
-        variable: Keras's.
-        axes: MXNet's layout, as positions of Keras's axes; None if both are the same.
+    `axes` are MXNet's layout, as positions of Keras's axes; None if both are the same.
     """
 
     name: str
@@ -102,8 +99,7 @@ def read_values(variables: list[Named]) -> dict[str, Array]:
 def assign(variables: list[Named], values: Arrays) -> None:
     """Set variables, on every device of this process.
 
-    Raises:
-        ValueError: a value is missing, or has another shape than the variable.
+    ValueError: a value is missing, or has another shape than the variable.
     """
     for one in variables:
         if one.name not in values:
@@ -122,11 +118,7 @@ def save_arrays(path: Path, arrays: Arrays) -> None:
 
 
 def load_arrays(path: Path) -> dict[str, Array]:
-    """Read arrays by name.
-
-    Raises:
-        InputError: the file is missing, or no file of arrays.
-    """
+    """Read arrays by name; InputError if the file is missing, or no file of arrays."""
     try:
         with np.load(io.BytesIO(path.read_bytes())) as file:
             return {name: file[name] for name in file.files}

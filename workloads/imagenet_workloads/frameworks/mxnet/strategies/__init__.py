@@ -22,11 +22,8 @@ class Strategy(Group, Protocol):
     """How one worker exchanges gradients with the others.
 
     If `collective` is true, all workers call every method but `states` and `load_states`, in the
-    same order.
-
-    Attributes:
-        gradients_ready: when this worker's gradients of the last update were ready, by
-            time.monotonic; None if that is not known, or no other worker waits for them.
+    same order. `gradients_ready` is when this worker's gradients of the last update were ready, by
+    time.monotonic; None if that is not known, or no other worker waits for them.
     """
 
     gradients_ready: float | None
@@ -38,10 +35,7 @@ class Strategy(Group, Protocol):
         """Exchange gradients and move the weights; return the flags of all workers."""
 
     def gather(self, own: Rows) -> Rows:
-        """Return the moving statistics of all workers' devices by rank.
-
-        A strategy that is not collective returns its own.
-        """
+        """Return the moving statistics of all workers' devices by rank, or its own."""
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
         """Return the optimizer's state; None if it is not on the workers."""

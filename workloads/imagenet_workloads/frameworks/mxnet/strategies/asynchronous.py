@@ -43,7 +43,6 @@ class Asynchronous:
         return self._server.broadcast_from_rank0(name, numbers)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
-        """Broadcast rank 0's values to every device, and send the optimizer to the servers."""
         self._replicas = replicas
         names = replicas.weight_names
         first = self._server.broadcast({name: replicas.weights(name) for name in names})
@@ -74,7 +73,6 @@ class Asynchronous:
         return own
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
-        """Return None: the state is on the servers."""
         return None
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:

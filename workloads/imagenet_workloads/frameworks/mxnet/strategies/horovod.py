@@ -38,7 +38,6 @@ class Horovod:
     collective = True
 
     def __init__(self) -> None:
-        """Meet the others, by the variables HOROVOD_*."""
         hvd.init()
         self.rank, self.workers = int(hvd.rank()), int(hvd.size())
         self.images_divisor = self.workers
@@ -50,7 +49,6 @@ class Horovod:
         return _whole(shared)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
-        """Broadcast rank 0's values to every device, and keep the optimizer on the worker."""
         self._replicas = replicas
         values = {f"weight:{name}": replicas.weights(name) for name in replicas.weight_names}
         for name in replicas.statistic_names:
@@ -103,7 +101,6 @@ class Horovod:
         return found
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
-        """Return the optimizer's state, equal on every slot."""
         return self._updater.states()
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:

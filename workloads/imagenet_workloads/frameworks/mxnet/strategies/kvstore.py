@@ -52,11 +52,7 @@ open_stores: list[mx.kv.KVStore] = []
 
 
 class ServerStore:
-    """A worker of a distributed kvstore.
-
-    Attributes:
-        rank: given by the scheduler; not the pod's index.
-    """
+    """A worker of a distributed kvstore; its rank is the scheduler's, not the pod's index."""
 
     def __init__(self, kv_store: str) -> None:
         self.store = mx.kv.create(kv_store)
@@ -87,7 +83,6 @@ class ServerStore:
         return first
 
     def broadcast_statistics(self, replicas: Replicas) -> None:
-        """Broadcast rank 0's moving statistics to every device of every worker."""
         self.broadcast(
             {statistic_key(name): replicas.statistics(name) for name in replicas.statistic_names}
         )

@@ -51,7 +51,6 @@ class Single(Alone):
         return flags
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
-        """Return the optimizer's state."""
         return self._updater.states()
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:

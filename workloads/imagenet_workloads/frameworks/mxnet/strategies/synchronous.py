@@ -56,7 +56,6 @@ class Synchronous:
         return self._server.broadcast_from_rank0(name, numbers)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
-        """Broadcast rank 0's values to every device, and keep the optimizer on the worker."""
         self._replicas = replicas
         weights = [
             pair
@@ -114,7 +113,6 @@ class Synchronous:
         return found
 
     def states(self) -> dict[str, mx.nd.NDArray] | None:
-        """Return the optimizer's state, equal on every worker."""
         return self._updater.states()
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:

@@ -13,11 +13,7 @@ from imagenet_workloads.train.moving_statistics import Rows
 
 
 class Strategy(Group, Protocol):
-    """How one process computes on its device and exchanges with the others.
-
-    Attributes:
-        device: where the network is.
-    """
+    """How one process computes on its `device` and exchanges with the others."""
 
     device: torch.device
 

@@ -53,7 +53,6 @@ class DistributedProcess:
         return context
 
     def start_sum(self, numbers: Sequence[int]) -> Callable[[], list[int]]:
-        """Begin to sum, as 64-bit integers."""
         shared = torch.tensor(list(numbers), dtype=torch.int64)
         work = distributed.all_reduce(shared, async_op=True)
 
@@ -75,7 +74,6 @@ class DistributedProcess:
         return self.add(numbers if self.rank == 0 else [0] * len(numbers))
 
     def add(self, numbers: Sequence[int]) -> list[int]:
-        """Sum, as 64-bit integers."""
         return self.start_sum(numbers)()
 
     def wait_for_all(self) -> None:

@@ -8,12 +8,10 @@ from imagenet_workloads.train.group import Group
 
 
 class Strategy(Group, Protocol):
-    """How one worker computes on its devices and exchanges with the others.
+    """How one worker computes on its `devices` and exchanges with the others.
 
-    Attributes:
-        distribution: tf.distribute's. Variables are made in its scope; its `run` runs a step as one
-            replica for each device of this worker.
-        devices: this worker's.
+    `distribution` is tf.distribute's. Variables are made in its scope; its `run` runs a step as one
+    replica for each device of this worker.
     """
 
     distribution: Any

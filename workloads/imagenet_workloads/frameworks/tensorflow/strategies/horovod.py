@@ -37,7 +37,6 @@ class Horovod:
         return [int(number) for number in received]
 
     def add(self, numbers: Sequence[int]) -> list[int]:
-        """Sum, as 64-bit integers."""
         sums = hvd.allreduce(tf.constant(list(numbers), tf.int64), op=hvd.Sum, name="add")
         return [int(number) for number in sums]
 

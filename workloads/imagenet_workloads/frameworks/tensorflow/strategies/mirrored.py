@@ -36,7 +36,6 @@ class Distributed:
         return self.add(numbers if self.rank == 0 else [0] * len(numbers))
 
     def add(self, numbers: Sequence[int]) -> list[int]:
-        """Sum, as 64-bit integers."""
         sums = self._add(tf.constant(list(numbers), tf.int64))
         return [int(number) for number in self.distribution.experimental_local_results(sums)[0]]
 
