@@ -14,7 +14,6 @@ from imagenet_workloads.frameworks.mxnet.framework import check_order_of_sums, c
 from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags, kvstore
-from imagenet_workloads.frameworks.mxnet.strategies.kvstore import Compression
 from imagenet_workloads.frameworks.mxnet.strategies.synchronous import Synchronous
 from imagenet_workloads.rendezvous.none import NoRendezvous
 from imagenet_workloads.train.group import Group
@@ -68,7 +67,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
     return made
 
 
-@pytest.fixture(params=[None, Compression("2bit", 0.5)], ids=["plain", "compressed"])
+@pytest.fixture(params=[None, {"type": "2bit", "threshold": 0.5}], ids=["plain", "compressed"])
 def started(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Synchronous]:
     """A worker that has started, with gradients as they are or compressed."""
     strategy = Synchronous("dist_sync", request.param)

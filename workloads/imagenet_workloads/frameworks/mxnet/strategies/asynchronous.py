@@ -16,7 +16,6 @@ from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
     Compression,
     ServerStore,
     chosen_compression,
-    compress,
 )
 from imagenet_workloads.train.moving_statistics import Rows
 
@@ -50,7 +49,7 @@ class Asynchronous:
         # On the servers the optimizer knows weights by number only, and biases must not decay.
         optimizer.idx2name = dict(enumerate(names, start=first))
         if self._compression is not None:
-            compress(self._server.store, self._compression)
+            self._server.store.set_gradient_compression(self._compression)
         if self.rank == 0:
             # Only once: a second one would drop the state that the first has gathered.
             self._server.store.set_optimizer(optimizer)

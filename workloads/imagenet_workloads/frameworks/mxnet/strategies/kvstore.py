@@ -1,7 +1,7 @@
 """What the strategies over an MXNet kvstore share, and the worker of a distributed kvstore."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import mxnet as mx
 
@@ -9,25 +9,15 @@ from imagenet_spec.program.train import ClusterOptions
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
 from imagenet_workloads.train.counts import MOST_WORKERS, from_limbs, to_limbs
 
-
-@dataclass(frozen=True)
-class Compression:
-    """Compression of gradients in transfer: `kind` is 2bit, `threshold` its step."""
-
-    kind: str
-    threshold: float
+Compression = Mapping[str, Any]
+"""Of all that is pushed, as a kvstore takes it."""
 
 
 def chosen_compression(options: ClusterOptions) -> Compression | None:
     """Return the compression of --gc-type; None if it is none."""
     if options.gc_type == "none":
         return None
-    return Compression(options.gc_type, options.gc_threshold)
-
-
-def compress(store: mx.kv.KVStore, compression: Compression) -> None:
-    """Switch compression on for everything that is pushed from now on."""
-    store.set_gradient_compression({"type": compression.kind, "threshold": compression.threshold})
+    return {"type": options.gc_type, "threshold": options.gc_threshold}
 
 
 def gradients_by_key(replicas: Replicas) -> dict[str, list[mx.nd.NDArray]]:

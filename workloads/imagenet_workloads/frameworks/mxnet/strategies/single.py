@@ -11,7 +11,6 @@ from imagenet_workloads.frameworks.mxnet.strategies import Flags
 from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
     Compression,
     chosen_compression,
-    compress,
     gradients_by_key,
     sum_gradients,
 )
@@ -32,7 +31,7 @@ class Single(Alone):
         """Make the kvstore: `local` adds on the CPU, `device` on a GPU, `nccl` through NCCL."""
         self._store = mx.kv.create(kv_store)
         if compression is not None:
-            compress(self._store, compression)
+            self._store.set_gradient_compression(compression)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
         """Take the optimizer; every device has the same values already."""

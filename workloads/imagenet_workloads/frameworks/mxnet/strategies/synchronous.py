@@ -17,7 +17,6 @@ from imagenet_workloads.frameworks.mxnet.strategies.kvstore import (
     Compression,
     ServerStore,
     chosen_compression,
-    compress,
     gradients_by_key,
     sum_gradients,
 )
@@ -76,7 +75,7 @@ class Synchronous:
         if statistics := replicas.read_statistics().size:
             self._server.reserve(_STATISTICS, statistics * self.workers)
         if self._compression is not None:
-            compress(self._server.store, self._compression)
+            self._server.store.set_gradient_compression(self._compression)
             # Only rank 0 sends the setting. A server takes earlier gradients for uncompressed
             # ones.
             self._server.wait_for_all()
