@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from imagenet_spec.program.train import SMALL_IMAGE
+from imagenet_spec.program.train import SMALL_IMAGE, ModelOptions
 from imagenet_workloads.errors import InputError
 
 
@@ -27,6 +27,13 @@ class NetworkRequest:
     image_shape: tuple[int, int, int]
     dtype: str = "float32"
     smoothing: float = 0.0
+
+
+def initializer_of(model: ModelOptions) -> str:
+    """Name the initializer; `default` is that of MXNet's example for the network."""
+    if model.initializer != "default":
+        return model.initializer
+    return {"alexnet": "normal", "vgg": "xavier"}.get(model.network, "he")
 
 
 def depth(request: NetworkRequest, known: Collection[int]) -> int:

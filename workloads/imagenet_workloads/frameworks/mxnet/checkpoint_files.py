@@ -9,7 +9,7 @@ or framework, and what cannot be read, raise an InputError. Plain MXNet loads an
 mx.model.load_checkpoint(PREFIX, NNNN).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +22,20 @@ from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Strategy
 from imagenet_workloads.train import moving_statistics
 from imagenet_workloads.train.moving_statistics import Rows
+from imagenet_workloads.train.networks import initializer_of
 from imagenet_workloads.train.receipts import State
 from imagenet_workloads.train.resume import ResumePoint
+
+INITIALIZERS: Mapping[str, Callable[[], mx.init.Initializer]] = {
+    "he": lambda: mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2),
+    "xavier": mx.init.Xavier,
+    "msra": mx.init.MSRAPrelu,
+    "orthogonal": mx.init.Orthogonal,
+    "normal": mx.init.Normal,
+    "uniform": mx.init.Uniform,
+    "one": mx.init.One,
+    "zero": mx.init.Zero,
+}
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,7 @@ def prepare(
         origin = f"{options.output.model_prefix}-{options.output.load_epoch:04}.params"
         parameters = load_parameters(Path(origin))
     else:
-        replicas.initialize(_initializer(options))
+        replicas.initialize(INITIALIZERS[initializer_of(options.model)]())
         return
     try:
         replicas.load(parameters)
@@ -149,24 +161,6 @@ def restore_optimizer(
             "optimizer's: use it with --init-from (checkpoint.initFrom) and another --output "
             "(training.output)"
         ) from error
-
-
-def _initializer(options: Options) -> mx.init.Initializer:
-    """Make the initializer; `default` is the one of MXNet's example for the network."""
-    name = options.model.initializer
-    if name == "default":
-        name = {"alexnet": "normal", "vgg": "xavier"}.get(options.model.network, "he")
-    makers = {
-        "he": lambda: mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2),
-        "xavier": mx.init.Xavier,
-        "msra": mx.init.MSRAPrelu,
-        "orthogonal": mx.init.Orthogonal,
-        "normal": mx.init.Normal,
-        "uniform": mx.init.Uniform,
-        "one": mx.init.One,
-        "zero": mx.init.Zero,
-    }
-    return makers[name]()
 
 
 def export_model(prefix: Path, replicas: Replicas, epoch: int) -> Mapping[str, str]:

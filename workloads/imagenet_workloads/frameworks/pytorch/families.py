@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from imagenet_spec.program.train import Options
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.pytorch.networks import TIMM
-from imagenet_workloads.train.networks import NetworkRequest, plan_residual
+from imagenet_workloads.train.networks import NetworkRequest, initializer_of, plan_residual
 
 
 def mlp(request: NetworkRequest) -> nn.Module:
@@ -274,15 +274,13 @@ def initialize(options: Options, network: nn.Module) -> None:
     BatchNorm keeps PyTorch's values. `default` is the initializer of MXNet's example for the
     network; a network of timm keeps the values that timm has drawn.
     """
-    name = options.model.initializer
-    if name == "default" and options.model.network.startswith(TIMM):
+    if options.model.initializer == "default" and options.model.network.startswith(TIMM):
         return
-    if name == "default":
-        name = {"alexnet": "normal", "vgg": "xavier"}.get(options.model.network, "he")
+    make = MAKERS[initializer_of(options.model)]
     generator = torch.Generator().manual_seed(options.cluster.seed)
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
-            MAKERS[name](module.weight, generator)
+            make(module.weight, generator)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from imagenet_spec.program.train import Options
 from imagenet_workloads.frameworks.tensorflow import layers
 from imagenet_workloads.frameworks.tensorflow.weights import named
-from imagenet_workloads.train.networks import NetworkRequest, plan_residual
+from imagenet_workloads.train.networks import NetworkRequest, initializer_of, plan_residual
 
 
 def mlp(request: NetworkRequest) -> Any:
@@ -280,11 +280,9 @@ def initialize(options: Options, model: Any) -> None:
     alone, so every worker draws the same. `default` is the initializer of MXNet's example for the
     network.
     """
-    name = options.model.initializer
-    if name == "default":
-        name = {"alexnet": "normal", "vgg": "xavier"}.get(options.model.network, "he")
+    make = MAKERS[initializer_of(options.model)]
     weights, _ = named(model)
     for place, one in enumerate(weights):
         if one.name.endswith("_weight"):
-            maker = MAKERS[name](options.cluster.seed * 100_003 + place)
-            one.variable.assign(maker(one.variable.shape))
+            initializer = make(options.cluster.seed * 100_003 + place)
+            one.variable.assign(initializer(one.variable.shape))
