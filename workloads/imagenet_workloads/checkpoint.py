@@ -52,6 +52,12 @@ VALIDATIONS = "validations"
 COMPILED_FILE = "compiled.json"
 """Whether PyTorch's compiled code trained what a checkpoint holds."""
 VERSION = 1
+ROOM_FILE = "volume-full.json"
+
+_ATTEMPT = re.compile(r"r(0|[1-9][0-9]*)")
+_CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -223,14 +229,6 @@ def read_images(folder: Path) -> int | None:
     """Return the images of the next epoch that were finished; None without an order."""
     fields = Fields.read(folder / TRAINING_FILE)
     return fields.integer("images") if fields.has("images") else None
-
-
-_log = logging.getLogger(__name__)
-
-ROOM_FILE = "volume-full.json"
-
-_ATTEMPT = re.compile(r"r(0|[1-9][0-9]*)")
-_CHECKPOINT = re.compile(r"epoch-([0-9]{4,})-batch-([0-9]{8,})")
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,12 @@ class TrainingLoop:
         self.termination.has_peers = self.group.workers > 1
         self._recorder.reading(self.data.times)
         try:
-            is_over = saved_by is not None and self._resumes_at_end(outcome, saved_by)
+            is_over = False
+            if saved_by is not None and self.history.decides:
+                # The checkpoint was written before the validation, which may not have followed.
+                if not self.history.has(outcome.epochs):
+                    self._judge(outcome, saved_by)
+                is_over = self._ends(outcome.epochs)
             while outcome.epochs < self.epochs and not is_over:
                 epoch = outcome.epochs
                 first = (start.batch, first_image) if epoch == start.epoch else (0, 0)
@@ -114,15 +119,6 @@ class TrainingLoop:
                 self.ledger.close()
             self.checkpointer.close()
         return outcome
-
-    def _resumes_at_end(self, outcome: TrainingOutcome, saved_by: int) -> bool:
-        """Decide what the attempt before may not have decided after its last epoch."""
-        if not self.history.decides:
-            return False
-        # A checkpoint is written before the validation.
-        if not self.history.has(outcome.epochs):
-            self._judge(outcome, saved_by)
-        return self._ends(outcome.epochs)
 
     def _judge(self, outcome: TrainingOutcome, attempt: int) -> None:
         """Validate the newest epoch, whose last step an attempt has trained."""

@@ -85,7 +85,7 @@ def model_card(
             "attempts": [
                 {
                     "attempt": run.start[1].attempt,
-                    "startedAt": _time(run.start[0]),
+                    "startedAt": f"{datetime.fromtimestamp(run.start[0], UTC):%Y-%m-%dT%H:%M:%SZ}",
                     "seconds": round(run.end - run.start[0], 3),
                     "workers": run.start[1].workers,
                     "epoch": run.start[1].epoch,
@@ -272,7 +272,3 @@ def _accuracy(evaluation: Evaluation | None) -> dict[str, Any]:
 def _without_login(argument: str) -> str:
     """Leave out the user, the password and the query of a URL."""
     return re.sub(r"://(?:[^/?\s]*@)?([^?\s]*)(?:\?\S*)?", r"://\1", argument)
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -172,7 +172,15 @@ def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) ->
 
         def describe(document: Mapping[str, Any]) -> None:
             evaluation = write_evaluation(folder, predictions, result.job, model_epoch, data)
-            write_card(folder, model_card(document, evaluation, data, _origin(worker)))
+            output = worker.options.output
+            versions = {"imagenet-workloads": VERSION, "Python": platform.python_version()}
+            origin = Origin(
+                output.dataset_license,
+                sys.argv[1:],
+                {**versions, **worker.versions()},
+                runs_of(output.output, _identity(worker)),
+            )
+            write_card(folder, model_card(document, evaluation, data, origin))
 
         with growth_reported(folder, worker.recorder.work):
             sha256 = write_result(
@@ -376,20 +384,6 @@ def _announce(
             data.key,
             _parameters(worker, group),
         )
-    )
-
-
-def _origin(worker: Worker) -> Origin:
-    output = worker.options.output
-    return Origin(
-        output.dataset_license,
-        sys.argv[1:],
-        {
-            "imagenet-workloads": VERSION,
-            "Python": platform.python_version(),
-            **worker.versions(),
-        },
-        runs_of(output.output, _identity(worker)),
     )
 
 

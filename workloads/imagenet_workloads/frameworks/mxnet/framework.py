@@ -120,7 +120,10 @@ class MXNet:
         draws = any(node["op"] == "Dropout" for node in nodes)
         draws = draws or options.optimizer.optimizer.lower() == "sgld"
         seed = options.cluster.seed if draws else None
-        monitor = _monitor(options, replicas)
+        monitor = None
+        if options.output.monitor:
+            monitor = mx.mon.Monitor(options.output.monitor, pattern=".*")
+            replicas.watch(monitor)
         learner = MXNetLearner(replicas, strategy, plan.updates_done, seed, monitor)
         if resume_point.folder is not None and resume_point.continues:
             learner.statistics.load(resume_point.folder)
@@ -243,14 +246,6 @@ def _replicas(options: Options, data: Data, accumulation_steps: int) -> Replicas
         model.image_shape,
         accumulate=accumulation_steps > 1,
     )
-
-
-def _monitor(options: Options, replicas: Replicas) -> mx.mon.Monitor | None:
-    if not options.output.monitor:
-        return None
-    monitor = mx.mon.Monitor(options.output.monitor, pattern=".*")
-    replicas.watch(monitor)
-    return monitor
 
 
 CODE = tuple(f"sm_{major}{minor}" for major, minor in MXNET.gpu_code.machine_code)

@@ -175,24 +175,21 @@ class RecordTraining:
         part = (self._rank + epoch) % self._ranks
         length = self._reader.length(self._files, part, self._ranks)
         for lap, begun in enumerate(range(0, self.batches_per_epoch, length)):
-            wanted = min(length, self.batches_per_epoch - begun)
-            yield from self._once(part, wanted, seed_of(self._seed, epoch, lap))
-
-    def _once(self, part: int, wanted: int, seed: int) -> Iterator[Batch]:
-        """Return a part's batches; by a new iterator, since only a new one obeys a seed."""
-        batches = self._reader.read(
-            self._files,
-            part,
-            self._ranks,
-            wanted,
-            shuffle=True,
-            round_batch=True,
-            seed=seed,
-            seed_aug=seed,
-            **self._augmentation,
-        )
-        for images, labels in batches:
-            yield Batch(images, labels, self._reader.batch_size_per_process)
+            seed = seed_of(self._seed, epoch, lap)
+            # Only a new iterator obeys a seed.
+            batches = self._reader.read(
+                self._files,
+                part,
+                self._ranks,
+                min(length, self.batches_per_epoch - begun),
+                shuffle=True,
+                round_batch=True,
+                seed=seed,
+                seed_aug=seed,
+                **self._augmentation,
+            )
+            for images, labels in batches:
+                yield Batch(images, labels, self._reader.batch_size_per_process)
 
 
 class RecordValidation:

@@ -26,6 +26,8 @@ from imagenet_workloads.checkpoint import COMPILED_FILE, Identity
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.fields import Fields
 
+_log = logging.getLogger(__name__)
+
 FOLDER = "compiled"
 # ResNet-50's take 4 MB.
 _MOST_BYTES = 1 << 30
@@ -47,7 +49,15 @@ class CompileCache:
 
     def __init__(self, attempt: Path, identity: Identity, device: torch.device) -> None:
         self._attempt = attempt
-        self._name = f"{_key(identity, device)}-{device.index or 0}"
+        # What must be equal for code to be used again.
+        if device.type == "cuda":
+            kind = (torch.cuda.get_device_name(device), *torch.cuda.get_device_capability(device))
+        else:
+            kind = (platform.machine(), torch.backends.cpu.get_cpu_capability())
+        versions = torch.__version__, torch.version.cuda, platform.python_version()
+        parts = identity.job_uid or identity.spec_hash, device.type, *kind, *versions
+        key = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+        self._name = f"{key}-{device.index or 0}"
         self._saved: list[bytes] = []
 
     def load(self) -> bool:
@@ -108,17 +118,6 @@ def folder_of_this_user() -> Path:
     return folder
 
 
-def _key(identity: Identity, device: torch.device) -> str:
-    """Hash what must be equal for code to be used again."""
-    if device.type == "cuda":
-        kind = (torch.cuda.get_device_name(device), *torch.cuda.get_device_capability(device))
-    else:
-        kind = (platform.machine(), torch.backends.cpu.get_cpu_capability())
-    versions = torch.__version__, torch.version.cuda, platform.python_version()
-    parts = identity.job_uid or identity.spec_hash, device.type, *kind, *versions
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-
-
 def _number(attempt: Path) -> int:
     number = attempt.name[1:]
     return int(number) if number.isdecimal() else -1
@@ -146,9 +145,6 @@ def _require_own(path: Path, status: os.stat_result, kind: int) -> None:
         raise ValueError(f"{path} belongs to user {status.st_uid}, and not to {os.geteuid()}")
     if status.st_mode & 0o077:
         raise ValueError(f"{path} has mode {stat.S_IMODE(status.st_mode):o}: others have rights")
-
-
-_log = logging.getLogger(__name__)
 
 
 def choose(
