@@ -129,7 +129,6 @@ def test_killed_and_resumed(tmp_path: Path, strategy: str) -> None:
 
 
 def outcome(output: Path, attempt: int) -> tuple[dict[str, str], dict[str, str], object]:
-    """What a training of two epochs left: its last state, each epoch's model, its accuracy."""
     models = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in output.glob("model-0*")
     }

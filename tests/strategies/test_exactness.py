@@ -42,7 +42,6 @@ Weights = dict[str, NDArray[np.float32]]
 
 @pytest.fixture(scope="module")
 def given() -> Weights:
-    """The weights that all begin with."""
     random = np.random.default_rng(1)
     drawn: Weights = {}
     for name, shape in SHAPES.items():
@@ -53,12 +52,7 @@ def given() -> Weights:
 
 @dataclass
 class Training:
-    """A folder of one training.
-
-    Attributes:
-        folder: of all its files.
-        given: the weights that it begins with.
-    """
+    """A folder of one training, and the weights that it begins with."""
 
     folder: Path
     given: Weights
@@ -96,12 +90,10 @@ def _pytorchs(name: str) -> str:
 
 
 def of_environment(name: str) -> Path:
-    """The programs of an environment beside this one."""
     return Path(f"{sys.prefix}-{name}") / "bin"
 
 
 def alone(programs: Path, options: list[str], **variables: str) -> subprocess.Popen[bytes]:
-    """A process that trains."""
     environment = plain_environment(**variables)
     return subprocess.Popen([str(programs / "imagenet-train"), *options], env=environment)
 

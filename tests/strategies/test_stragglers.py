@@ -18,14 +18,12 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def straggling(whole: WholeJob) -> dict[str, Any] | None:
-    """The condition in the status, if it was ever set."""
     stored = json.loads((whole.workdir / "jobs" / whole.name / "job.json").read_text())
     conditions = stored["job"]["status"].get("conditions", [])
     return next((item for item in conditions if item["type"] == "Straggling"), None)
 
 
 def exchanges(place: tuple[str, int]) -> float:
-    """How many exchanges of gradients a worker has counted."""
     lines = ask(*place, "/metrics")[1].splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(TRAIN_EXCHANGES.name))
 

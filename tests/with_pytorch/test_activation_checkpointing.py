@@ -51,7 +51,6 @@ def step(network: nn.Module, side: int, checkpointing: bool, compiled: bool = Fa
 
 
 def values(network: nn.Module) -> dict[str, torch.Tensor]:
-    """Gradients and buffers by name."""
     gradients = {f"{name}.grad": weight.grad for name, weight in network.named_parameters()}
     return gradients | dict(network.named_buffers())
 

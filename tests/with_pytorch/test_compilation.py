@@ -45,7 +45,6 @@ def test_a_compiled_network_learns_and_validates_the_same() -> None:
 
 
 def failing(graph: object, inputs: object) -> NoReturn:
-    """A compiler of torch.compile that fails."""
     raise RuntimeError("no such instruction\nand more")
 
 
@@ -189,7 +188,6 @@ JOB = Identity("a uid", "a hash")
 
 
 def of_attempt(output: Path, number: int, identity: Identity = JOB) -> CompileCache:
-    """The cache of an attempt, whose folder is made."""
     attempt = output / f"attempts/r{number}"
     attempt.mkdir(parents=True, exist_ok=True)
     return CompileCache(attempt, identity, CPU)

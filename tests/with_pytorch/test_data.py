@@ -39,13 +39,11 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> Options:
 
 
 def opened(options: Options, device: torch.device) -> tuple[Data, Batch]:
-    """The data for a device, with its first batch."""
     data = datasets.choose(options, 0, 1, 1, device)
     return data, next(data.training.epoch(0, 0))
 
 
 def trained(data: Data, batch: Batch) -> tuple[PyTorchLearner, Outputs]:
-    """A learner after a step, with the outputs of the step."""
     request = NetworkRequest("resnet", 8, data.class_count, SHAPE)
     made = learner(request, inputs=data.inputs)
     return made, made.train(batch, True, Flags())[1]

@@ -59,7 +59,6 @@ def whole(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(digits: Path, output: Path, attempt: int, decoding: str, **environment: str) -> int:
-    """Run an attempt; return its exit code."""
     job = {"IMAGENET_JOB_UID": "uid", "IMAGENET_SPEC_HASH": "hash"}
     ended = train(
         [*ARGUMENTS, "--dataset", str(digits), "--output", str(output), "--decoding", decoding],
@@ -140,7 +139,6 @@ class SavedCode:
         self.saved = 0
 
     def save(self) -> None:
-        """Count."""
         self.saved += 1
 
 

@@ -35,8 +35,6 @@ EXPECTED = MXNETS | {"adamw": (0.36660741, -0.90553177, 1.90354419)}
 
 
 class Rates(Schedule):
-    """One rate for each update."""
-
     def __call__(self, update: int) -> float:
         return RATES[update]
 

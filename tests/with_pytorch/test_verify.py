@@ -11,7 +11,6 @@ from support.verified import check_verify
 
 
 def change(checkpoint: Path) -> None:
-    """Change one weight of the last layer a little."""
     tensors = load_file(checkpoint / WEIGHTS)
     last = max(name for name in tensors if name.startswith("fc") and name.endswith("bias"))
     tensors[last][0] += 1e-4

@@ -27,7 +27,6 @@ def attempt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def random_result(folder: Path, network: str) -> Path:
-    """Write a result with random values; return its folder."""
     name, _, layers = network.partition("-")
     model = networks.build(NetworkRequest(name, int(layers) if layers else None, CLASSES, SHAPE))
     weights, statistics = named(model)
@@ -83,7 +82,6 @@ def test_a_file_of_onnx_predicts_as_the_model_did(
 
 
 def dimensions(values: Any) -> dict[str, list[str | int]]:
-    """Return the dimensions of a graph's inputs or outputs by name."""
     return {
         one.name: [size.dim_param or size.dim_value for size in one.type.tensor_type.shape.dim]
         for one in values

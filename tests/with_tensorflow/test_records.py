@@ -37,7 +37,6 @@ def images(batches: list[Batch]) -> list[bytes]:
 
 
 def normal(number: int) -> NDArray[np.float32]:
-    """A digit as the network sees it."""
     return ((digit(number) - np.asarray(MEAN, np.float32)) / np.asarray(STD, np.float32)).astype(
         np.float32
     )

@@ -41,7 +41,6 @@ def job(strategy: str, digits: Path, folder: Path, *more: str) -> Job:
 
 
 def names(running: Job) -> tuple[str, str]:
-    """The members that train, by rank."""
     first, second = sorted(name for name in running.members if name != "rendezvous")
     return first, second
 

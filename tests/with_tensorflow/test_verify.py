@@ -11,7 +11,6 @@ from support.verified import check_verify
 
 
 def change(checkpoint: Path) -> None:
-    """Change one weight a little."""
     arrays = load_arrays(checkpoint / WEIGHTS)
     arrays["fc3_bias"][0] += 1e-4
     save_arrays(checkpoint / WEIGHTS, arrays)

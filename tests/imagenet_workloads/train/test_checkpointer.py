@@ -36,13 +36,7 @@ from support.sentences import assert_says
 
 
 class Averaging(Learner):
-    """A learner that counts how often its statistics were averaged, and what it was copied as.
-
-    Attributes:
-        averaged: how often.
-        learned: what a copy holds.
-        may_write: set while copies may be written.
-    """
+    """A learner that counts how often its statistics were averaged, and what it was copied as."""
 
     def __init__(self) -> None:
         self.averaged, self.learned = 0, b"0"
@@ -58,8 +52,6 @@ class Averaging(Learner):
 
 @dataclass
 class Copied(Weights):
-    """A copy, which is written when it may be."""
-
     learned: bytes
     may_write: threading.Event
 
@@ -389,7 +381,6 @@ def test_killed_before_any_operation_of_a_write_beside_training_one_of_two_is_wh
 
 
 def save(output: Path, batch: int, learner: Averaging | None = None) -> None:
-    """Write a checkpoint of an epoch beside training, and the receipt of 10 steps later."""
     scene = Scene(output, learner=learner)
     scene.checkpointer.within_epoch(Position(0, batch))
     scene.checkpointer.after_step(Position(1, batch), synced=True)

@@ -46,13 +46,7 @@ class KilledError(Exception):
 
 @dataclass
 class Peers:
-    """What the workers of a training share.
-
-    Attributes:
-        script: images of 10 that are classified right after each epoch.
-        collective: whether they are in step.
-        place: at which a rank is killed, by the number of its operations; None without a kill.
-    """
+    """What the workers of a training share; a rank is killed at `place`, a number of operations."""
 
     script: Sequence[int]
     workers: int = 1

@@ -31,7 +31,6 @@ CLASSES = ("n01440764", "n02102040", "n03394916")
 
 
 def data(folder: Path, images: Sequence[tuple[int, bytes]], names: bool = True) -> Data:
-    """Return data whose validation images are the records of a file."""
     record = folder / "validation-00000-of-00001.rec"
     with record.open("wb") as content, record.with_suffix(".idx").open("wb") as index:
         writer = recordio.FORMAT.writer(content, index)
@@ -58,7 +57,6 @@ def data(folder: Path, images: Sequence[tuple[int, bytes]], names: bool = True) 
 
 
 def rows(*images: tuple[int, int, float, float]) -> Rows:
-    """Return predictions: label, prediction, and the probability of each."""
     scaled = [
         (label, prediction, round(of_label * CERTAIN), round(of_prediction * CERTAIN))
         for label, prediction, of_label, of_prediction in images

@@ -43,14 +43,7 @@ def honest(epoch: int, positions: Integers, wanted: Identities) -> Identities:
 
 @dataclass
 class Training:
-    """A training without a network: its order, checkpoints, attempts and ledgers.
-
-    Attributes:
-        output: the job's folder.
-        images: of the split.
-        epochs: planned.
-        read: what the workers read.
-    """
+    """A training without a network: its order, checkpoints, attempts and ledgers."""
 
     output: Path
     images: int

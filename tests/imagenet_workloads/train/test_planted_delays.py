@@ -35,12 +35,7 @@ class Killed(Exception):  # noqa: N818 - no error: the end of an attempt
 
 
 class Slow(Alone, Learner):
-    """A framework, its group, learner and data, in which one place takes 100 seconds a call.
-
-    Args:
-        place: the name of the slow method.
-        killed_after: steps after which the worker ends.
-    """
+    """A framework, its group, learner and data, in which one place takes 100 seconds a call."""
 
     name = "Slow"
     batches_per_epoch, images, ordered_batch = STEPS, STEPS * 2, None

@@ -31,7 +31,6 @@ def create(options, rendezvous, folder, identity):
 
 @pytest.fixture
 def light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FrameworkDescription]:
-    """A framework of two modules."""
     package = tmp_path / "light"
     (package / "strategies").mkdir(parents=True)
     (package / "framework.py").write_text(FRAMEWORK)
@@ -49,8 +48,6 @@ class WaitingError(Exception):
 
 
 class Others:
-    """The other members."""
-
     def wait(self, timeout: float) -> NoReturn:
         raise WaitingError
 

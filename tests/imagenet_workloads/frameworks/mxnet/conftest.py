@@ -6,5 +6,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def seed() -> None:
-    """Seed MXNet's random numbers."""
     mx.random.seed(0)

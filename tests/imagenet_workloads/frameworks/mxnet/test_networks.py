@@ -17,7 +17,6 @@ CIFAR, SMALLER, IMAGENET = (3, 32, 32), (3, 64, 64), (3, 224, 224)
 
 
 def weights(symbol: mx.sym.Symbol, shape: tuple[int, int, int]) -> int:
-    """Numbers that are trained."""
     sizes, _, _ = symbol.infer_shape(data=(1, *shape), softmax_label=(1,))
     return sum(
         math.prod(size)

@@ -27,7 +27,6 @@ BELOW_ONE = 1 - 2.0**-11
 
 
 def one_layer(request: NetworkRequest) -> mx.sym.Symbol:
-    """Build BatchNorm and a layer without FullyConnected."""
     sizes = (request.classes, int(np.prod(request.image_shape)))
     weight = mx.sym.Variable("fc1_weight", shape=sizes, dtype=request.dtype)
     images = mx.sym.BatchNorm(data_input(request), fix_gamma=False, name="bn1")

@@ -98,7 +98,6 @@ def test_digits_are_learned_and_the_model_is_plain_mxnets(
 
 
 def check_judged_by_plain_mxnet(found: dict[str, Any], attempt: Path, digits: TinyDataset) -> None:
-    """Assert that MXNet without this project finds the same accuracy."""
     prefix = attempt / found["model"]["params"].rpartition("-")[0]
     records = sorted(digits.folder.glob("validation-*.rec"))
     inputs = found["inputs"]
@@ -134,7 +133,6 @@ def check_time(attempt: Path, started: float) -> None:
 
 
 def check_same_model(*folders: Path) -> None:
-    """Assert that two attempts exported the same weights."""
     first, second = (mx.nd.load(str(folder / "model-0002.params")) for folder in folders)
     for name, array in first.items():
         assert np.array_equal(array.asnumpy(), second[name].asnumpy()), name
