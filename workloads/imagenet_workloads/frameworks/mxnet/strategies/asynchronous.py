@@ -25,7 +25,7 @@ def join(options: ClusterOptions) -> "Asynchronous":
     return Asynchronous(options.kv_store, chosen_compression(options))
 
 
-class Asynchronous:
+class Asynchronous(ServerStore):
     """One of several workers that do not wait for each other; implements `Strategy`."""
 
     collective = False
@@ -33,34 +33,29 @@ class Asynchronous:
     gradients_ready: float | None = None
 
     def __init__(self, kv_store: str, compression: Compression | None) -> None:
-        self._server = ServerStore(kv_store)
+        super().__init__(kv_store)
         self._compression = compression
-        self.rank = self._server.rank
-        self.workers = self._server.workers
-
-    def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        return self._server.broadcast_from_rank0(name, numbers)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
         self._replicas = replicas
         names = replicas.weight_names
-        first = self._server.broadcast({name: replicas.weights(name) for name in names})
-        self._server.broadcast_statistics(replicas)
+        first = self.broadcast({name: replicas.weights(name) for name in names})
+        self.broadcast_statistics(replicas)
         # On the servers the optimizer knows weights by number only, and biases must not decay.
         optimizer.idx2name = dict(enumerate(names, start=first))
         if self._compression is not None:
-            self._server.store.set_gradient_compression(self._compression)
+            self.store.set_gradient_compression(self._compression)
         if self.rank == 0:
             # Only once: a second one would drop the state that the first has gathered.
-            self._server.store.set_optimizer(optimizer)
+            self.store.set_optimizer(optimizer)
         # A gradient that arrives before the optimizer ends the server.
-        self._server.wait_for_all()
+        self.wait_for_all()
 
     def update(self, flags: Flags) -> Flags:
         """Push the gradients, pull the current weights; return this worker's own flags."""
         for place, name in enumerate(self._replicas.weight_names):
-            self._server.store.push(name, self._replicas.gradients(name), priority=-place)
-            self._server.store.pull(name, out=self._replicas.weights(name), priority=-place)
+            self.store.push(name, self._replicas.gradients(name), priority=-place)
+            self.store.pull(name, out=self._replicas.weights(name), priority=-place)
         return flags
 
     def add(self, numbers: Sequence[int]) -> list[int]:
@@ -76,9 +71,3 @@ class Asynchronous:
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
         """Do nothing: the servers start without state."""
-
-    def wait_for_all(self) -> None:
-        self._server.wait_for_all()
-
-    def close(self) -> None:
-        self._server.close()

@@ -42,7 +42,10 @@ open_stores: list[mx.kv.KVStore] = []
 
 
 class ServerStore:
-    """A worker of a distributed kvstore; its rank is the scheduler's, not the pod's index."""
+    """A worker of a distributed kvstore, the base of a strategy over servers.
+
+    Its rank is the scheduler's, not the pod's index.
+    """
 
     def __init__(self, kv_store: str) -> None:
         self.store = mx.kv.create(kv_store)
@@ -74,7 +77,7 @@ class ServerStore:
 
     def broadcast_statistics(self, replicas: Replicas) -> None:
         self.broadcast(
-            {statistic_key(name): replicas.statistics(name) for name in replicas.statistic_names}
+            {f"statistic:{name}": replicas.statistics(name) for name in replicas.statistic_names}
         )
 
     def reserve(self, key: str, size: int) -> None:
@@ -96,8 +99,3 @@ class ServerStore:
         """Leave; when the last worker has left, servers and scheduler end."""
         open_stores.remove(self.store)
         del self.store
-
-
-def statistic_key(name: str) -> str:
-    """Return the kvstore's key of a moving statistic of BatchNorm."""
-    return f"statistic:{name}"

@@ -35,7 +35,7 @@ def join(options: ClusterOptions) -> "Synchronous":
     return Synchronous(options.kv_store, chosen_compression(options))
 
 
-class Synchronous:
+class Synchronous(ServerStore):
     """One of several synchronised workers; implements `Strategy`.
 
     With compression, all that is pushed is rounded to the threshold. Only gradients can be pushed
@@ -43,16 +43,11 @@ class Synchronous:
     """
 
     def __init__(self, kv_store: str, compression: Compression | None) -> None:
-        self._server = ServerStore(kv_store)
+        super().__init__(kv_store)
         self._compression = compression
-        self.rank = self._server.rank
-        self.workers = self._server.workers
         self.collective = compression is None
         self.images_divisor = self.workers
         self.gradients_ready: float | None = None
-
-    def broadcast_from_rank0(self, name: str, numbers: Sequence[int]) -> list[int]:
-        return self._server.broadcast_from_rank0(name, numbers)
 
     def start(self, replicas: Replicas, optimizer: mx.optimizer.Optimizer) -> None:
         self._replicas = replicas
@@ -64,21 +59,21 @@ class Synchronous:
         # Under the keys of the gradients: servers would keep further keys until they end.
         for weight, gradient in weights:
             weight.copyto(gradient)
-        self._server.broadcast(gradients_by_key(replicas))
+        self.broadcast(gradients_by_key(replicas))
         for weight, gradient in weights:
             gradient.copyto(weight)
         replicas.clear_gradients()
-        self._server.broadcast_statistics(replicas)
+        self.broadcast_statistics(replicas)
         self._updater = LocalUpdater(optimizer, replicas)
-        self._server.reserve(_FLAGS, len(Flags().numbers()))
-        self._server.reserve(_SUM, SUM_WIDTH * LIMBS)
+        self.reserve(_FLAGS, len(Flags().numbers()))
+        self.reserve(_SUM, SUM_WIDTH * LIMBS)
         if statistics := replicas.read_statistics().size:
-            self._server.reserve(_STATISTICS, statistics * self.workers)
+            self.reserve(_STATISTICS, statistics * self.workers)
         if self._compression is not None:
-            self._server.store.set_gradient_compression(self._compression)
+            self.store.set_gradient_compression(self._compression)
             # Only rank 0 sends the setting. A server takes earlier gradients for uncompressed
             # ones.
-            self._server.wait_for_all()
+            self.wait_for_all()
 
     def update(self, flags: Flags) -> Flags:
         """Sum the gradients and update the weights; return the flags of all workers."""
@@ -86,9 +81,9 @@ class Synchronous:
         flags_sent = mx.nd.array(flags.numbers())
         if self.collective:
             # Before the gradients, so that flags do not wait for a backward pass.
-            self._server.store.push(_FLAGS, flags_sent, priority=1)
-            self._server.store.pull(_FLAGS, out=flags_sent, priority=1)
-        sum_gradients(self._server.store, self._replicas)
+            self.store.push(_FLAGS, flags_sent, priority=1)
+            self.store.pull(_FLAGS, out=flags_sent, priority=1)
+        sum_gradients(self.store, self._replicas)
         self._updater()
         # Before the flags: they wait until each worker has its data.
         self.gradients_ready = backward_is_over()
@@ -97,8 +92,8 @@ class Synchronous:
     def add(self, numbers: Sequence[int]) -> list[int]:
         padded = [*numbers, *[0] * (SUM_WIDTH - len(numbers))]
         limbs = mx.nd.array(to_limbs(padded))
-        self._server.store.push(_SUM, limbs)
-        self._server.store.pull(_SUM, out=limbs)
+        self.store.push(_SUM, limbs)
+        self.store.pull(_SUM, out=limbs)
         return from_limbs(limbs.asnumpy().tolist())[: len(numbers)]
 
     def gather(self, own: Rows) -> Rows:
@@ -106,8 +101,8 @@ class Synchronous:
         if not self.collective:
             return own
         sent = mx.nd.array(padded(own, self.rank, self.workers).ravel())
-        self._server.store.push(_STATISTICS, sent)
-        self._server.store.pull(_STATISTICS, out=sent)
+        self.store.push(_STATISTICS, sent)
+        self.store.pull(_STATISTICS, out=sent)
         found: Rows = sent.asnumpy().reshape(-1, own.shape[1])
         return found
 
@@ -116,9 +111,3 @@ class Synchronous:
 
     def load_states(self, states: Mapping[str, mx.nd.NDArray]) -> None:
         self._updater.load_states(states)
-
-    def wait_for_all(self) -> None:
-        self._server.wait_for_all()
-
-    def close(self) -> None:
-        self._server.close()
