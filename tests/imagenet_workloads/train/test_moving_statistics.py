@@ -8,7 +8,6 @@ import pytest
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.train.moving_statistics import (
     FILE_NAME,
-    DeviceStatistics,
     MovingStatistics,
     Rows,
     padded,
@@ -26,8 +25,8 @@ class Devices:
         self.values = values
 
     def statistics(self) -> MovingStatistics:
-        devices = DeviceStatistics(self.read, self.write, self.gather)
-        return MovingStatistics(devices, Alone(rank=1, workers=2))
+        group = Alone(rank=1, workers=2)
+        return MovingStatistics(self.read, self.write, self.gather, group)
 
     def read(self) -> Rows:
         return self.values.copy()

@@ -9,7 +9,6 @@ attempt of as many devices goes on with. Imports no framework.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,51 +23,44 @@ FILE_NAME = "statistics.npy"
 Rows = NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class DeviceStatistics:
-    """Access to the statistics of this worker's devices.
+class MovingStatistics:
+    """The statistics of this worker's devices, averaged or each device's own.
 
-    Attributes:
-        read: returns a copy, (devices, numbers).
-        write: sets them, of the same shape.
-        gather: returns those of all workers by rank, (workers * devices, numbers); if the strategy
-            is not collective, those of this worker.
+    `of_all` are those of all devices, as they were when they were averaged; None if there are none.
     """
 
-    read: Callable[[], Rows]
-    write: Callable[[Rows], None]
-    gather: Callable[[Rows], Rows]
+    def __init__(
+        self,
+        read: Callable[[], Rows],
+        write: Callable[[Rows], None],
+        gather: Callable[[Rows], Rows],
+        group: Group,
+    ) -> None:
+        """Take what reads a copy, (devices, numbers), and what writes such rows.
 
-
-class MovingStatistics:
-    """The statistics of this worker's devices, averaged or each device's own."""
-
-    def __init__(self, devices: DeviceStatistics, group: Group) -> None:
-        self._devices, self._group = devices, group
+        `gather` returns those of all workers by rank, (workers * devices, numbers); if the strategy
+        is not collective, those of this worker.
+        """
+        self._read, self._write, self._gather, self._group = read, write, gather, group
         # What the next training step goes on with; None if the devices have it.
         self._own: Rows | None = None
-        self._of_all: Rows | None = None
+        self.of_all: Rows | None = None
 
     def average(self) -> None:
         """Give all devices the averages; all workers of a collective strategy come here."""
         if self._own is not None:
             return
-        own = self._devices.read()
+        own = self._read()
         if own.size:
-            self._of_all, self._own = self._devices.gather(own), own
-            mean = self._of_all.mean(axis=0, dtype=np.float64).astype(np.float32)
-            self._devices.write(np.broadcast_to(mean, own.shape))
+            self.of_all, self._own = self._gather(own), own
+            mean = self.of_all.mean(axis=0, dtype=np.float64).astype(np.float32)
+            self._write(np.broadcast_to(mean, own.shape))
 
     def restore_own(self) -> None:
         """Give each device its own statistics again, before a training step."""
         if self._own is not None:
-            self._devices.write(self._own)
+            self._write(self._own)
             self._own = None
-
-    @property
-    def of_all(self) -> Rows | None:
-        """Those of all devices, as they were when they were averaged; None if there are none."""
-        return self._of_all
 
     def load(self, folder: Path) -> None:
         """Go on with a checkpoint's statistics, if they are those of as many devices.
@@ -83,11 +75,10 @@ class MovingStatistics:
             saved: Rows = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{path}: not a file of an array by NumPy (.npy): {error}") from None
-        own = self._devices.read()
-        devices, numbers = own.shape
+        devices, numbers = self._read().shape
         if saved.shape == (devices * self._group.workers, numbers):
             first = devices * self._group.rank
-            self._own, self._of_all = saved[first : first + devices], saved
+            self._own, self.of_all = saved[first : first + devices], saved
 
 
 def save(folder: Path, of_all: Rows | None) -> None:

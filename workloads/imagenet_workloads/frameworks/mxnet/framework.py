@@ -29,7 +29,7 @@ from imagenet_workloads.rendezvous import Rendezvous
 from imagenet_workloads.train.devices import Capability, require_code
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics
+from imagenet_workloads.train.moving_statistics import MovingStatistics
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.resume import ResumePoint
 
@@ -155,8 +155,7 @@ class MXNetLearner:
         self._updates, self._steps, self._seed = updates_done, 0, seed
         self._has_updated = False
         self.statistics = MovingStatistics(
-            DeviceStatistics(replicas.read_statistics, replicas.write_statistics, strategy.gather),
-            strategy,
+            replicas.read_statistics, replicas.write_statistics, strategy.gather, strategy
         )
 
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:

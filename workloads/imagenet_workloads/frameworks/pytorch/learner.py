@@ -36,7 +36,7 @@ from imagenet_workloads.frameworks.pytorch.strategies import Strategy
 from imagenet_workloads.train.counts import check_labels
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics, Rows
+from imagenet_workloads.train.moving_statistics import MovingStatistics, Rows
 from imagenet_workloads.train.networks import NetworkRequest
 
 
@@ -89,8 +89,7 @@ class PyTorchLearner:
                 self._validated = twin
         self._updates, self._steps = plan.updates_done, 0
         self.statistics = MovingStatistics(
-            DeviceStatistics(self._read_statistics, self._write_statistics, strategy.gather),
-            strategy,
+            self._read_statistics, self._write_statistics, strategy.gather, strategy
         )
         self._ready = GradientsReady(strategy.device) if strategy.workers > 1 else None
         self._transfer = Transfer(strategy.device)

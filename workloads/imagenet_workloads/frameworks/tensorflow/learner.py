@@ -32,7 +32,7 @@ from imagenet_workloads.frameworks.tensorflow.weights import (
 )
 from imagenet_workloads.train.framework import Outputs, UpdatePlan
 from imagenet_workloads.train.group import Flags
-from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics, Rows
+from imagenet_workloads.train.moving_statistics import MovingStatistics, Rows
 
 
 class TensorFlowLearner:
@@ -91,8 +91,7 @@ class TensorFlowLearner:
         self._notes_ready = strategy.workers > 1 and not tf.config.list_logical_devices("GPU")
         self._dropouts = [layer for layer in model.layers if isinstance(layer, Dropout)]
         self.moving_statistics = MovingStatistics(
-            DeviceStatistics(self._read_statistics, self._write_statistics, self._gathered),
-            strategy,
+            self._read_statistics, self._write_statistics, self._gathered, strategy
         )
 
     def train(self, batch: Batch, updates: bool, flags: Flags) -> tuple[Flags, Outputs]:

@@ -10,7 +10,7 @@ from imagenet_workloads.frameworks.mxnet.networks import build
 from imagenet_workloads.frameworks.mxnet.optimizers import ByUpdate
 from imagenet_workloads.frameworks.mxnet.replicas import Parameters, Replicas
 from imagenet_workloads.frameworks.mxnet.strategies import Flags, join
-from imagenet_workloads.train.moving_statistics import DeviceStatistics, MovingStatistics
+from imagenet_workloads.train.moving_statistics import MovingStatistics
 from imagenet_workloads.train.networks import NetworkRequest
 from imagenet_workloads.train.schedule import Schedule
 
@@ -52,8 +52,7 @@ def test_devices_take_the_step_of_one(kv_store: str, devices: int) -> None:
 
 def statistics(made: Replicas) -> MovingStatistics:
     strategy = join(parse([]).cluster)
-    devices = DeviceStatistics(made.read_statistics, made.write_statistics, strategy.gather)
-    return MovingStatistics(devices, strategy)
+    return MovingStatistics(made.read_statistics, made.write_statistics, strategy.gather, strategy)
 
 
 def test_statistics_are_the_mean_of_the_devices_until_the_next_step() -> None:
