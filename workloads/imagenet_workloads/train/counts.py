@@ -52,7 +52,6 @@ class Counts:
         return (self.images, self.top1, self.top5, self.top_k, self.loss_units, self.not_finite)
 
     def accuracy(self, right: int) -> float:
-        """Return a count as a share of the images, 0 for none."""
         return right / self.images if self.images else 0.0
 
     @property

@@ -42,17 +42,11 @@ class Reporter:
         trained_before: float = 0.0,
         device: str = "this CPU",
     ) -> None:
-        """Report to a recorder, and on ranks with a `log` to it; every event goes to the listener.
+        """Report to the recorder, on some ranks to a log, and every event to the listener.
 
-        Args:
-            recorder: of the metrics.
-            log: of the attempt; None for ranks that write none.
-            display_every: batches between two lines.
-            batches_per_epoch: the last of which ends an interval too.
-            clock: gives seconds.
-            listener: receives every event, on every rank.
-            trained_before: epochs that an earlier attempt had trained, with their fraction.
-            device: that trains, in words.
+        A line is due after `display_every` batches, and after the last of an epoch. Earlier
+        attempts had trained `trained_before` epochs, with their fraction. `device` says in words
+        what trains.
         """
         self.recorder, self._log, self._clock = recorder, log, clock
         self._listener, self._trained_before = listener, trained_before

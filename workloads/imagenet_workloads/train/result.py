@@ -93,7 +93,6 @@ class Result:
 
     @property
     def early_stop(self) -> EarlyStop | None:
-        """Why training ended before the last epoch; None if it did not."""
         is_early = self.planned_epochs is not None and self.epochs < self.planned_epochs
         return self.history.early_stop if is_early else None
 

@@ -34,7 +34,6 @@ class EpochValidation:
     counts: Counts
 
     def value(self, metric: Metric) -> float | None:
-        """Return a metric; None if it is not a number."""
         counts = self.counts
         if not counts.images:
             return None
@@ -134,7 +133,6 @@ class ValidationHistory:
 
     @property
     def best(self) -> EpochValidation | None:
-        """The best validation so far, if it was asked for and one is a number."""
         if self.best_metric is None:
             return None
         return next(iter(by_merit(self.entries, self.best_metric)), None)

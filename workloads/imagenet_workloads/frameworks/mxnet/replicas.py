@@ -174,7 +174,6 @@ class Replicas:
             executor.backward()
 
     def forward(self, data: mx.nd.NDArray) -> None:
-        """Start a prediction with BatchNorm's moving statistics."""
         for executor, share in zip(self._executors, self._shares, strict=True):
             executor.forward(is_train=False, **{DATA: data[share]})
 

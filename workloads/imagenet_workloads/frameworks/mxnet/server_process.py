@@ -214,7 +214,6 @@ class Controller:
     def __init__(
         self, store: ctypes.c_void_p, workers: Workers, count_refusal: Callable[[], object]
     ) -> None:
-        """Begin without an optimizer, for the server's kvstore."""
         self._handle, self._workers, self._count_refusal = store, workers, count_refusal
         # MXNet calls the optimizer for as long as this lives.
         self._store: KVStore | None = None

@@ -124,7 +124,6 @@ class MovingAverage:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def update(self, network: nn.Module) -> None:
-        """Add the network's values; whole numbers are taken as they are."""
         averages, values = self.network.state_dict(), network.state_dict()
         for name, average in averages.items():
             if average.is_floating_point():
@@ -181,7 +180,6 @@ class Updater:
         self._optimizer = OPTIMIZERS[self.name](groups, options)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Add the gradients of a loss, multiplied by the precision's scale."""
         self.precision.scaler.scale(loss).backward()
 
     def update(self, number: int) -> None:
