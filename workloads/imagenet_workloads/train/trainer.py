@@ -99,29 +99,12 @@ def _read(worker: Worker, group: Group, data: Data) -> None:
     """`--test-io 1`: read an epoch without a network, and leave the speed as the result."""
     started_at = datetime.now(UTC)
     worker.recorder.phase(Phase.TRAINING)
-    read = only_read(worker.framework, data, worker.options, group, worker.recorder.work)
-    worker.recorder.reading(data.times)
-    if group.rank == 0:
-        outcome = TrainingOutcome(epochs=worker.options.optimizer.num_epochs)
-        result = _result(worker, group, data, ResumePoint(Position(0, 0)), outcome, started_at)
-        write_reading(worker.store.attempt_folder, result, read, datetime.now(UTC))
-    write_termination_message(events.to_line(read, time.time()))
-
-
-def only_read(
-    framework: Framework,
-    data: Data,
-    options: Options,
-    group: Group,
-    worked: Callable[[], None] = lambda: None,
-) -> events.Read:
-    """Read an epoch and measure how fast; `worked` is called after each batch."""
-    every, size = options.output.disp_batches, options.optimizer.batch_size
+    every, size = worker.options.output.disp_batches, worker.options.optimizer.batch_size
     started = interval = time.monotonic()
     images = 0
     for number, batch in enumerate(data.training.epoch(0, 0), start=1):
-        framework.wait_to_read(batch)
-        worked()
+        worker.framework.wait_to_read(batch)
+        worker.recorder.work()
         images += batch.images
         if number % every == 0:
             now = time.monotonic()
@@ -129,7 +112,12 @@ def only_read(
             interval = now
     read = events.Read(images, group.workers, images / (time.monotonic() - started))
     _log.info(read.sentence())
-    return read
+    worker.recorder.reading(data.times)
+    if group.rank == 0:
+        outcome = TrainingOutcome(epochs=worker.options.optimizer.num_epochs)
+        result = _result(worker, group, data, ResumePoint(Position(0, 0)), outcome, started_at)
+        write_reading(worker.store.attempt_folder, result, read, datetime.now(UTC))
+    write_termination_message(events.to_line(read, time.time()))
 
 
 def _train(worker: Worker, group: Group, data: Data, accumulation_steps: int) -> bool:
