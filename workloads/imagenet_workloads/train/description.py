@@ -57,10 +57,6 @@ class FrameworkDescription:
         """Import one of the package's modules; the entry point has called `before_import`."""
         return importlib.import_module(f"{self.package}.{module}")
 
-    def load_strategy(self, name: str) -> None:
-        """Import the code of a strategy, so that its `join` only has to wait."""
-        self.load(f"strategies.{self.strategies[name]}")
-
     def versions(self, *, has_gpus: bool) -> dict[str, str]:
         """Return the version of its imported library, and of CUDA if GPUs train."""
         library = sys.modules[self.library]

@@ -60,7 +60,8 @@ def run(options: Options, description: FrameworkDescription, variables: Mapping[
     # first step in five sixths of the time.
     gc.disable()
     try:
-        description.load_strategy(strategy)
+        # So that its `join` only has to wait.
+        description.load(f"strategies.{description.strategies[strategy]}")
         framework = description.load("framework").create(
             options, members, store.attempt_folder, identity
         )
