@@ -1,4 +1,4 @@
-"""The operator's configuration file, which the chart writes and the operator reads at its start.
+"""The operator's configuration file: the chart writes it, the operator reads it at its start.
 
 Every key is optional. An unknown key is an error, so that a misspelt key is noticed.
 """
@@ -79,13 +79,11 @@ class SamplerSettings(Model):
     """Sampling of the metrics of running jobs."""
 
     enabled: bool = True
-    """Whether metrics are sampled."""
 
     interval_seconds: Annotated[float, Ge(1), Le(3600)] = 15
     """The shortest time between two samples of a job."""
 
     timeout_seconds: Annotated[float, Gt(0), Le(60)] = 2
-    """The timeout for one member's answer."""
 
 
 class Restarts(Model):
@@ -95,10 +93,8 @@ class Restarts(Model):
     """The wait after the second failure of a row; there is none after the first."""
 
     delay_limit_seconds: _Wait = _WAITS.restart_delay_limit.total_seconds()
-    """The longest such wait."""
 
     disruption_delay_seconds: _Wait = _WAITS.disruption_delay.total_seconds()
-    """The wait after a disruption."""
 
     disruption_limit: Annotated[int, Ge(0)] = _WAITS.disruption_limit
     """The largest number of disruptions of a job since an attempt last progressed."""

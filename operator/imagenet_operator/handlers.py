@@ -56,11 +56,9 @@ class NoDiffBase(kopf.DiffBaseStorage):
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None
     ) -> kopf.BodyEssence:
-        """Return nothing to compare."""
         return kopf.BodyEssence()
 
     def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
-        """Return nothing."""
         return None
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
@@ -71,7 +69,6 @@ class NoProgress(kopf.ProgressStorage):
     """Stores no progress of handlers: they have none between events."""
 
     def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> kopf.ProgressRecord | None:
-        """Return nothing."""
         return None
 
     def store(
@@ -91,20 +88,13 @@ class NoProgress(kopf.ProgressStorage):
         """Do nothing."""
 
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        """Return it unchanged: nothing was added."""
         return essence
 
 
 async def start(
     operator: Operator, connection: Connection, namespaces: Sequence[str]
 ) -> asyncio.Task[None]:
-    """Let kopf watch the jobs and report their events to the operator, until cancelled.
-
-    Args:
-        operator: The operator that receives the events.
-        connection: The connection to the API server.
-        namespaces: The namespaces to watch; empty for all.
-    """
+    """Let kopf watch the jobs of these namespaces, or of all without any, until cancelled."""
     logging.getLogger("kopf").setLevel(logging.WARNING)
     # By default this is the name of the user, which most containers lack.
     os.environ.setdefault("POD_ID", socket.gethostname())

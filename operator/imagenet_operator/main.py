@@ -97,7 +97,6 @@ class News:
         self._retried: dict[str, str] = {}
 
     def __call__(self, record: logging.LogRecord) -> bool:
-        """Whether a record is logged."""
         if not record.name.startswith("kopf."):
             return True
         error = record.exc_info[1] if record.exc_info else None
@@ -112,13 +111,7 @@ class News:
 
 
 async def run(configured: Configuration, where: Connection, port: int) -> int:
-    """Run the operator until a signal or a failure ends it, and return the exit code.
-
-    Args:
-        configured: The configuration.
-        where: The connection to the API server.
-        port: The port of its metrics and health checks.
-    """
+    """Run the operator until a signal or a failure ends it, and return the exit code."""
     fence = Fence()
     # Renewals of the lease wait for no other requests, which may be many.
     async with Client(where) as lease_client, Client(where, fence) as client:
@@ -161,7 +154,6 @@ async def _watch_jobs(
 
 
 def _listen(terminated: asyncio.Future[None]) -> None:
-    """Let a signal complete a future."""
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _terminate, terminated)
 
@@ -172,12 +164,10 @@ def _terminate(terminated: asyncio.Future[None]) -> None:
 
 
 def _note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log at the level of details what a task failed with after the operator's end."""
     LOGGER.debug("%s", context["message"], exc_info=context.get("exception"))
 
 
 async def _report(operator: Operator, *tasks: asyncio.Task[None]) -> int:
-    """Log why the operator ends, and return its exit code."""
     for task in tasks:
         if task.done() and not task.cancelled():
             if isinstance(task.exception(), LeaseLost):

@@ -28,23 +28,15 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 def of_program(
     job: ImageNetJob, program: Program, values: Mapping[str, Any] = _NOTHING
 ) -> tuple[str, ...]:
-    """Return the arguments of a program.
-
-    Args:
-        job: The job.
-        program: With its options.
-        values: The values of options that no single field has, by name.
-    """
+    """Return the arguments of a program; `values` are those of options that no single field has."""
     return tuple(written(program.options, {**_of_fields(job, program), **values}))
 
 
 def of_worker(job: ImageNetJob, options: Mapping[str, Any], slots: int = 1) -> tuple[str, ...]:
     """Return the arguments of `imagenet-train` in a worker.
 
-    Args:
-        job: The job.
-        options: The values of options that follow from the strategy's fields, by name.
-        slots: The number of processes of a worker. They share its GPUs and its part of `batchSize`.
+    `options` follow from the strategy's fields. The `slots` processes of a worker share its GPUs
+    and its part of `batchSize`.
     """
     training = job.spec.training
     values = {
@@ -80,7 +72,6 @@ def of_strategy(job: ImageNetJob) -> dict[str, Any]:
 
 
 def _of_fields(job: ImageNetJob, program: Program) -> dict[str, Any]:
-    """Return the values of the fields that options have as they are."""
     found: dict[str, Any] = {}
     for item in program.options:
         value = _at(job.spec, item.field)
@@ -109,12 +100,10 @@ def _at(spec: Any, field: str) -> Any:
 
 @functools.cache
 def _attributes(field: str) -> tuple[str, ...]:
-    """Return the names of the models' attributes on the path of a field."""
     return tuple(re.sub("([A-Z])", r"_\1", field).lower().split("."))
 
 
 def _of_start(job: ImageNetJob) -> dict[str, Any]:
-    """Return the values of the options for the uploaded results from which training starts."""
     start = job.spec.training.start
     if start is None:
         return {}
@@ -127,7 +116,6 @@ def _of_start(job: ImageNetJob) -> dict[str, Any]:
 
 
 def _of_dataset(job: ImageNetJob, slots: int) -> dict[str, Any]:
-    """Return the values of the options for the dataset: a folder, or an address with its cache."""
     source, cache = job.spec.dataset.source.fields, job.spec.training.workers.cache
     if source.remote_url is None:
         return {"dataset": f"$({IMAGENET_DATASET})", "cache_size": None}

@@ -53,8 +53,8 @@ def build(
 ) -> list[Manifest]:
     """Return the manifests of one attempt: shared objects, then pods by role and index.
 
-    The job's source is prepared, or its status has the dataset's key. Attempts count from 0.
-    Without `workers` their number is the largest that the job may have.
+    The job's source is prepared, or its status has the dataset's key. Without `workers` their
+    number is the largest that the job may have.
 
     Raises:
         InvalidTemplate: A template is invalid, or sets a field that the operator owns.
@@ -87,10 +87,9 @@ def shared(
 
 
 def _service(job: ImageNetJob, attempt: int) -> Manifest:
-    """Return the Service that gives each member its host name.
+    """Return the headless Service that gives each member its host name.
 
-    It is headless and publishes addresses that are not ready, because members connect before they
-    are ready.
+    It publishes addresses that are not ready, because members connect before they are ready.
     """
     name = job.metadata.name
     return {

@@ -1,9 +1,8 @@
 """The Jobs that prepare a dataset, and those that upload it and the model.
 
-`decide` creates them one after the other: what `index` returned (the dataset's key and how many
-shards it has) is part of the manifests of `pack` and `seal`. A `prepared` source without a volume
-has none of them, unless `verify` asks for its checksums: `seal` compares them. `publish` uploads
-the dataset beside training, and `upload` the results after it.
+`decide` creates them one after the other: what `index` returned is part of the manifests of `pack`
+and `seal`. A `prepared` source without a volume has none of them, unless `verify` asks for its
+checksums: `seal` compares them.
 """
 
 from __future__ import annotations
@@ -102,20 +101,14 @@ def verify_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
 
 
 def publish_job(job: ImageNetJob, settings: Settings = DEFAULTS) -> Manifest:
-    """Return the Job that uploads the sealed dataset; it only reads the volume.
-
-    The job must have a dataset, and `spec.dataset.publish`.
-    """
+    """Return the Job that uploads the sealed dataset; it only reads the volume."""
     assert job.spec.dataset.publish is not None and job.spec.dataset.publish.s3 is not None
     values = {"dataset": volumes.dataset_path(job), "to": job.spec.dataset.publish.s3.url}
     return _preparation_job(job, PUBLISH, values, settings)
 
 
 def upload_job(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) -> Manifest:
-    """Return the Job that uploads the model of an attempt; it only reads the volume.
-
-    The job must have `spec.training.output.upload`.
-    """
+    """Return the Job that uploads the model of an attempt; it only reads the volume."""
     folder = job.spec.training.upload
     assert folder is not None
     values = {
@@ -128,7 +121,6 @@ def upload_job(job: ImageNetJob, attempt: int, settings: Settings = DEFAULTS) ->
 
 
 def _cache(job: ImageNetJob) -> dict[str, Any]:
-    """Return the cache of fetch, index and pack."""
     is_fetched = job.spec.dataset.source.fields.is_fetched
     return {"cache": f"$({IMAGENET_SOURCE})"} if is_fetched else {}
 

@@ -3,9 +3,8 @@
 If the claim of a job is gone, it serves the results that the job has uploaded to a bucket: its
 program fetches them first, with the Secret of the upload.
 
-The client of a user creates it with the user's rights, reaches it by a port-forward, and deletes it
-(`sdk.door_pod`). No child of a job has its labels, and the job is its owner but not its controller:
-the operator leaves it alone, and it goes with the job.
+The client of a user creates and deletes it (`sdk.door_pod`). It has no labels of a job's child, and
+the job is its owner but not its controller: the operator leaves it alone, and it goes with the job.
 """
 
 from __future__ import annotations
@@ -37,12 +36,7 @@ _SCRATCH_SIZE: Final = "64Mi"
 
 @dataclass(frozen=True)
 class Node:
-    """The node of a pod that has mounted a claim for one node.
-
-    Attributes:
-        name: The node's.
-        tolerations: What that pod tolerates of it.
-    """
+    """The node of a pod that has mounted a claim for one node, and what that pod tolerates."""
 
     name: str
     tolerations: tuple[Manifest, ...] = ()
@@ -50,12 +44,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Uploaded:
-    """What a job has uploaded by its `spec.training.output.upload`.
-
-    Attributes:
-        url: The folder of the job in the bucket.
-        checkpoints: Whether the checkpoints are fetched too.
-    """
+    """What a job has uploaded: its folder in the bucket, and whether to fetch checkpoints too."""
 
     url: str
     checkpoints: bool = False
@@ -72,17 +61,10 @@ def door_pod(
     node: Node | None = None,
     settings: Settings = DEFAULTS,
 ) -> Manifest:
-    """Return the pod.
+    """Return the pod, which serves a claim or the uploaded results of the job.
 
-    Args:
-        name: The pod's.
-        namespace: Its and the claim's.
-        served: A claim, or the results of the job in its bucket.
-        image: With imagenet-door.
-        writable: Whether it takes uploads; otherwise a claim is mounted read-only.
-        job: Whose pull secrets and tolerations it has, and with which it goes; None without a job.
-        node: Where it must run; None for any node.
-        settings: The user, and how the image is pulled.
+    Only if it is `writable` does it take uploads. It has the pull secrets and tolerations of the
+    `job`, with which it goes, and runs on the `node`, if there are any.
     """
     values: dict[str, Any] = {"folder": CLAIM_PATH, "writable": writable}
     # The root file system is read-only.

@@ -1,8 +1,6 @@
-"""The labels and the owner of every child.
+"""The labels and the owner of every child, by which `reconcile.observe` sorts them.
 
-`reconcile.observe` sorts children by them, and an attempt's Service selects its pods by them. Users
-find a job's pods with `kubectl get pods -l training.imagenet.dev/job-name=NAME`. The keys follow
-Kubeflow's training.kubeflow.org/job-name, job-role and replica-index.
+The keys follow Kubeflow's training.kubeflow.org/job-name, job-role and replica-index.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The deterministic names of a job's children: a repeated reconcile creates nothing twice.
 
-The builders and `reconcile` use them. They limit the length of a job's own name (`fields`).
-Each name is checked here too, because the API server would reject a wrong one only after the status
-has recorded it.
+They limit the length of a job's own name (`fields`). Each name is checked here too: the API server
+would reject a wrong one only after the status has recorded it.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ def address(job_name: str, attempt: int, role: str, index: int) -> str:
 def output_folder(job_name: str, uid: str) -> str:
     """Return the folder of all that a job trains, on the output volume.
 
-    It contains a part of the UID, so a job that is created again does not use its predecessor's
-    folder.
+    A part of the UID keeps a job that is created again out of its predecessor's folder.
     """
     return f"jobs/{job_name}-{uid[:8]}"
 

@@ -1,8 +1,7 @@
 """The PodTemplateSpec of every program of a job.
 
 `dataset` and `attempt` describe the differences between pods as a `Program`. This module adds what
-all pods share: security context, environment, volumes and metrics port. The user's template is
-merged over it last (`template`).
+all pods share. The user's template is merged over it last (`template`).
 
 Both clusters run these pods, so they use a small part of Kubernetes, which a test checks. The
 command is a console script, arguments refer to `$(VAR)`, and variables are literals or the pod's
@@ -54,23 +53,21 @@ TERMINATION_LOG = "/dev/termination-log"
 
 @dataclass(frozen=True)
 class Program:
-    """The differences between pods.
+    """The differences between pods. Secrets are mounted as files.
 
     Attributes:
-        secret: The Secret with its credentials, mounted as files.
-        start_secret: The Secret of the uploaded results from which it starts, mounted as files.
+        secret: That of its credentials.
+        start_secret: That of the uploaded results from which it starts.
         tracking: The arguments of the program beside its first replica, as JSON; None without one.
-        tracking_secret: The Secret of that program, mounted as files.
+        tracking_secret: That of the program beside its first replica.
         cache: The volume for what it reads from a bucket or a server.
         shared_memory: Whether its processes need more of /dev/shm than the container runtime's 64
             MiB.
-        memory: What it needs at least: the request of a pod whose template has no memory; None if
-            unknown.
+        memory: The request of a pod whose template has no memory; None if unknown.
         leaves_result: Whether its termination message has a result after success.
         reports_readiness: Whether its metrics server reports readiness.
         grace_period_seconds: How long it may take from SIGTERM to its end.
         shares_node: Whether all pods of its role and attempt must run on one node.
-        template: The user's template for it, and its field in the job.
         own_program: Whether the template may run another program.
     """
 

@@ -1,7 +1,6 @@
-"""All objects of a job, in the order of their creation.
+"""All objects of a job, in the order of their creation, for `imagenetctl render` and dry runs.
 
-For `imagenetctl render`, and for dry runs. Values that only `index` knows are placeholders, unless
-they are given.
+Values that only `index` knows are placeholders, unless they are given.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ PLACEHOLDER_KEY = "KEY-FROM-INDEX"
 def placeholder_status(
     job: ImageNetJob, key: str = PLACEHOLDER_KEY, shards: int | None = None
 ) -> DatasetStatus:
-    """Return a dataset's status for a job whose images are not listed yet.
-
-    Without `shards`, they are those of training.
-    """
+    """Return a dataset's status for a job whose images are not listed yet."""
     planned = shards or job.spec.dataset.preprocessing.shards
     return DatasetStatus(key=key, classes=0, images=ImageCounts(), shards=planned)
 

@@ -1,9 +1,7 @@
-"""The protection of pods: NetworkPolicies and PodDisruptionBudgets.
+"""The protection of pods: NetworkPolicies and PodDisruptionBudgets, created before the pods.
 
-They are created before the pods that they select. A parameter server trusts every connection
-(docs/security.md), so only members of an attempt may connect to each other. The operator's
-configuration may open the metrics port to others. Egress is not restricted, because storage and DNS
-differ between clusters.
+A parameter server trusts every connection (docs/security.md), so only members of an attempt may
+connect to each other. Egress is not restricted: storage and DNS differ between clusters.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ DISRUPTION_BUDGET = "PodDisruptionBudget"
 
 
 def of_attempt(job: ImageNetJob, attempt: int, members: int, settings: Settings) -> list[Manifest]:
-    """Return the protection of an attempt's pods, according to the settings."""
+    """Return the protection of an attempt's pods."""
     found = []
     select = {"matchLabels": labels.select_attempt(job.metadata.name, attempt)}
     metadata = {

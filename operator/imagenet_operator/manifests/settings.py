@@ -1,8 +1,4 @@
-"""The settings of the builders, from the operator's configuration.
-
-The operator and imagenetctl each create one value and pass it to every builder. The defaults are
-the project's published images.
-"""
+"""The settings of the builders: the operator and imagenetctl pass one value to every builder."""
 
 from __future__ import annotations
 
@@ -32,8 +28,6 @@ class Settings:
         preparation_image: The image of the Jobs that prepare a dataset, for every framework.
         user: The numeric user of every program; never 0.
         group: Its group, and the group of its files on volumes.
-        scrape_annotations: Whether pods have the annotations by which Prometheus finds them.
-        network_policy: Whether only members of an attempt may connect to each other.
         metrics_from: NetworkPolicyPeers that may reach the metrics port, such as the operator and
             Prometheus.
         pod_disruption_budget: Whether voluntary disruptions of an attempt are rejected. Nodes with
@@ -68,4 +62,3 @@ class Settings:
 
 
 DEFAULTS = Settings()
-"""The project's defaults."""

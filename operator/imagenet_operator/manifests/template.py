@@ -1,9 +1,7 @@
-"""A user's pod template, merged over the pod that the operator built.
+"""A user's pod template, merged over the pod that the operator built, once for each role.
 
-`pod` calls this once for each role. `templates` validates the template itself. It is merged as
-`kubectl patch --type=strategic` does. Then two orders are restored: the program's container is the
-first, and the operator's variables precede the user's, which may refer to them. Only `judge`
-validates the merged pod.
+It is merged as `kubectl patch --type=strategic` does. Then two orders are restored: the program's
+container is the first, and the operator's variables precede the user's, which may refer to them.
 """
 
 from __future__ import annotations
@@ -37,8 +35,7 @@ def merge(
 ) -> Manifest:
     """Return the built PodTemplateSpec, merged with the user's.
 
-    `built` is a PodTemplateSpec whose first container is the program's; it is not changed. `path`
-    is the template's field in the job, such as ``spec.training.workers.template``.
+    The first container of `built` is the program's. `path` is the template's field in the job.
 
     Raises:
         InvalidTemplate: The template is invalid, or sets a field that it may not set.
@@ -64,12 +61,10 @@ def merge(
 
 
 def judge(spec: Manifest, path: str, *, gpu_resource: str | None, gated: bool) -> None:
-    """Validate the spec of a merged pod, before the operator adds what no template may remove.
+    """Validate what depends on a whole merged pod, before what no template may remove is added.
 
-    The template itself is validated before the merge. This function checks what depends on the
-    whole pod. Otherwise the API server would reject the pod only after the preparation.
-
-    `gpu_resource` is the resource that the operator will add; None if the pod has no GPU.
+    Otherwise the API server would reject the pod only after the preparation. `gpu_resource` is None
+    if the pod has no GPU.
 
     Raises:
         InvalidTemplate: The pod cannot be created, or its template asks for GPUs.

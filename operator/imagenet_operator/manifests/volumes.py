@@ -1,8 +1,4 @@
-"""The volumes of a job: the claims that it has made, and what its pods mount where.
-
-`decide` creates `claims` before anything else; `dataset` and the strategies say which of the mounts
-their pods need.
-"""
+"""The volumes of a job: the claims that are made for it, and what its pods mount where."""
 
 from __future__ import annotations
 
@@ -21,11 +17,7 @@ OUTPUT_PURPOSE = "output"
 
 @dataclass(frozen=True)
 class Mount:
-    """One claim in a pod.
-
-    Attributes:
-        variable: The environment variable by which programs find it.
-    """
+    """One claim in a pod; `variable` is the environment variable by which programs find it."""
 
     name: str
     variable: str
@@ -37,8 +29,7 @@ class Mount:
 def claims(job: ImageNetJob) -> list[Manifest]:
     """Return the claims that the job asks to have made.
 
-    They name the job as their owner only when it says `retentionPolicy: Delete`; otherwise they
-    outlive it, and a later job of its name takes them over.
+    Without `retentionPolicy: Delete` they outlive it, and a later job of its name takes them over.
     """
     return [_claim(job, purpose, volume) for purpose, _, volume in _wanted(job)]
 
@@ -117,9 +108,7 @@ def upload_folder(job: ImageNetJob) -> str:
 class Existing:
     """A claim that the job names.
 
-    Attributes:
-        users: The field that says how many pods use it at a time, and how many that are; the most
-            of them.
+    `users` is the field that says how many pods use it at a time, and how many that are.
     """
 
     path: str
@@ -155,8 +144,6 @@ def existing(job: ImageNetJob) -> list[Existing]:
 
 def must_share_node(job: ImageNetJob, mounts: tuple[Mount, ...], pods: int) -> bool:
     """Return whether so many pods with these mounts have to run on one node.
-
-    The job's status has the access modes of existing claims, if a cluster reported them.
 
     Raises:
         InvalidJob: The claim would be made so that its second pod could never start.

@@ -1,8 +1,7 @@
 """The worker of every strategy; a strategy adds its options and its environment.
 
-Only workers mount volumes: they read the dataset and write checkpoints and results. If the template
-sets an image and a command, the worker runs them in place of `imagenet-train`, with the same
-environment.
+Only workers mount volumes. If the template sets an image and a command, the worker runs them in
+place of `imagenet-train`, with the same environment.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ def program(
 ) -> Program:
     """Return the program of a job's workers.
 
-    `options` are those of `imagenet-train` that follow from the strategy's fields. `slots` is the
-    processes that `imagenet-slots` runs in each worker; None without it.
+    `options` of `imagenet-train` follow from the strategy's fields. `slots` is the processes that
+    `imagenet-slots` runs in each worker; None without it.
 
     Raises:
         InvalidJob: The job has options that its program would reject.

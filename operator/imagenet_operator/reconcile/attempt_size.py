@@ -231,7 +231,7 @@ def _workers(planned: tuple[MemberStatus, ...]) -> int:
 def _shortage(context: ReconcileContext, number: int, running: int) -> elastic.Shortage | None:
     """Return what judges a number of workers by the free capacity; None if that is not known.
 
-    `running` are its workers that have nodes already, with all other members.
+    `running` of them have nodes already, with all other members.
     """
     free = context.observed.free
     if free is None:

@@ -1,7 +1,7 @@
 """The decision in the making: what the steps of one reconcile write into.
 
-The steps of `decide` (preparation, training, the finish) read the job and the buckets here, and add
-actions. The status is replaced, never changed in place. It starts as the recorded one.
+The steps of `decide` read the job and the buckets here, and add actions. The status is replaced,
+never changed in place. It starts as the recorded one.
 """
 
 from __future__ import annotations
@@ -41,11 +41,7 @@ EVENT_MAXIMUM = 1024
 class ReconcileContext:
     """One reconcile: its inputs, and the decision so far.
 
-    Attributes:
-        now: The time of the reconcile, in whole seconds as in a status.
-        status: The new status so far.
-        created: The objects to create so far, in their order.
-        deleted: The objects to delete so far.
+    `now` is in whole seconds as in a status. `status` is the new one so far.
     """
 
     def __init__(
@@ -102,7 +98,7 @@ class ReconcileContext:
 
     @property
     def was_suspended(self) -> bool:
-        """Whether the job was suspended, as its recorded status says."""
+        """Whether the recorded status says that the job was suspended."""
         return job_status.holds(self.job.status.conditions, "Suspended")
 
     @property
@@ -111,11 +107,9 @@ class ReconcileContext:
         return self.observed.unsupported
 
     def update(self, **changes: Any) -> None:
-        """Replace fields of the status."""
         self.status = self.status.model_copy(update=changes)
 
     def update_training(self, **changes: Any) -> None:
-        """Replace fields of the attempt's status."""
         self.update(training=self.training.model_copy(update=changes))
 
     def holds(self, kind: ConditionType) -> bool:
@@ -141,13 +135,12 @@ class ReconcileContext:
         return any((item.type, item.status, item.reason) not in marks for item in new)
 
     def create(self, manifests: Iterable[Manifest]) -> None:
-        """Have objects created, in this order, after those of earlier calls."""
         self.created += manifests
 
     def create_or_wait(self, kind: ConditionType, manifests: list[Manifest]) -> bool:
         """Have objects created, unless others hold one of their names; return whether so.
 
-        `kind` is the condition whose message lists the names that the job waits for.
+        The message of the condition lists the names that the job waits for.
         """
         taken = [
             f"{item['kind']} {item['metadata']['name']} belongs to {whose}"
@@ -164,19 +157,15 @@ class ReconcileContext:
         return False
 
     def delete(self, references: Iterable[Reference]) -> None:
-        """Have objects deleted."""
         self.deleted += references
 
     def patch(self, patches: Iterable[Patch]) -> None:
-        """Have objects patched."""
         self._patch += patches
 
     def record_event(self, reason: str, message: str) -> None:
-        """Record an event of type Normal."""
         self._events.append(Event("Normal", reason, message[:EVENT_MAXIMUM]))
 
     def record_warning(self, reason: str, message: str) -> None:
-        """Record an event of type Warning."""
         self._events.append(Event("Warning", reason, message[:EVENT_MAXIMUM]))
 
     def warn_of_misspelled_fields(self) -> None:
@@ -198,7 +187,6 @@ class ReconcileContext:
         self._requeue_times.append(self.now)
 
     def fail(self, reason: str, message: str) -> None:
-        """Record that the job has failed."""
         go_on = job_status.checkpoint_advice(self.job, self.status.training)
         said = job_status.with_advice(message, go_on, job_status.MESSAGE_MAXIMUM)
         self.set_condition("Failed", True, reason, said)
@@ -221,7 +209,6 @@ class ReconcileContext:
         self.requeue_now()
 
     def decision(self) -> Decision:
-        """Return what the reconcile decided."""
         if self.status.training is not None:
             self.update_training(members=member_groups.bounded(self.training.members))
         self.update(

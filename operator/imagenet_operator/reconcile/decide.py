@@ -183,11 +183,7 @@ def _has_dataset(context: ReconcileContext) -> bool:
 
 
 def finish(context: ReconcileContext) -> bool:
-    """Clean up a job that has succeeded or failed, and delete it when its time to live is over.
-
-    Returns:
-        Whether the job itself is deleted.
-    """
+    """Clean up a job that has ended; return whether it is deleted, as its time to live is over."""
     policy, metadata = context.job.spec.run_policy, context.job.metadata
     uploads.publish(context)
     uploads.upload(context)

@@ -1,8 +1,8 @@
 """The explanation of a wait: the condition says why a job does not start, whatever it waits for.
 
-Around the steps of `decide`: before them, image and configuration errors are recorded, and a job
-that had one for too long fails. After them, the cause that the policy `waiting` finds replaces the
-plain words of the step. The condition is that of the half that the job is in.
+Before the steps of `decide`, image and configuration errors are recorded, and a job that had one
+for too long fails. After them, the cause that the policy `waiting` finds replaces the plain words
+of the step.
 """
 
 from __future__ import annotations

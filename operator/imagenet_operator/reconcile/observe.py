@@ -1,15 +1,13 @@
 """The first step of a reconcile: sort Kubernetes-shaped children into buckets.
 
-A cluster returns every object that has the job's name label or holds a name that the job needs.
-`sort` finds the job's own among them, their kind and their state. `decide` reads the buckets, never
-a manifest. An object is the job's if the UID of its owner is the job's, and the number of its
-attempt is one that the job can have reached: users can forge both. If it has a
-deletionTimestamp it stays in its bucket as terminating, because the next attempt waits for it, but
-no action names it.
+A cluster returns every object that has the job's name label or holds a name that the job needs. An
+object is the job's if the UID of its owner is the job's, and the number of its attempt is one that
+the job can have reached: users can forge both. If it has a deletionTimestamp it stays in its bucket
+as terminating, because the next attempt waits for it, but no action names it.
 
 One bucket is what waits: pods that do not start or do not go, and Jobs without pods. The policy
-`waiting` says why. Most reasons are in a pod's status. Some are only in Events, and a refusal only
-in the answer to a request: a cluster that knows those adds them to the `Observed`.
+`waiting` says why. Some reasons are only in Events, and a refusal only in the answer to a request:
+a cluster that knows those adds them to the `Observed`.
 """
 
 from __future__ import annotations
@@ -456,8 +454,7 @@ def waiting_objects(
 ) -> tuple[WaitingObject, ...]:
     """Return what waits among the objects of a job, by name.
 
-    Other kinds than members and Jobs are ignored. A deleted pod on an unreachable node counts as
-    gone. `pods_by_job` is by the UID of a Job.
+    A deleted pod on an unreachable node counts as gone. `pods_by_job` is by the UID of a Job.
     """
     found: list[WaitingObject] = []
     for item in owned:
@@ -549,7 +546,7 @@ def _why_pending(pod: Manifest) -> tuple[str, str]:
 
 
 def _condition(item: Manifest, kind: str) -> Manifest:
-    """Return the condition of a type, whatever its status; empty without one."""
+    """The condition of a type, whatever its status; empty without one."""
     found: Sequence[Manifest] = item.get("status", {}).get("conditions") or ()
     return next((condition for condition in found if condition["type"] == kind), {})
 

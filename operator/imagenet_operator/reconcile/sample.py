@@ -9,8 +9,6 @@ be the one that is late. A sum is dropped when it is older than the longest chec
 
 A custom image may serve metrics on some workers only. A worker that has not answered within that
 time since the first of its attempt did is not expected to answer.
-
-One worker that advances is progress, whether the others answer or not.
 """
 
 from __future__ import annotations
@@ -50,21 +48,16 @@ PREPARATION_SERIES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Preparation:
-    """The progress of one role of the preparation, summed over its pods that answered.
+    """The progress of one role of the preparation, over its pods that answered; 0 if unknown.
 
     Attributes:
         planned: To be done by these pods, as far as they know.
         skipped: Damaged images left out.
         fetched: Bytes of the source's files in the cache.
-        to_fetch: Bytes of all files; 0 while they are unknown.
-        fetch_speed: Bytes per second, over the last minutes; 0 while it is unknown.
-        fetch_files: Of the source; 0 while they are unknown.
-        listing_requests: Of listing an archive on a server, estimated; 0 without an estimate.
-        listing_bytes: The same.
-        listing_seconds: The same.
-        packing_requests: Of reading its images, estimated; 0 without an estimate.
-        packing_bytes: The same.
-        packing_seconds: The same, in one pod.
+        fetch_speed: Bytes per second, over the last minutes.
+        listing_requests: Of listing an archive on a server, estimated.
+        packing_requests: Of reading its images, estimated.
+        packing_seconds: In one pod.
     """
 
     images: int = 0
@@ -87,10 +80,7 @@ class Preparation:
 def preparation_by_role(
     heard: Collection[Scrape], before: Mapping[str, Preparation] | None, seconds: float
 ) -> dict[str, Preparation]:
-    """Return the progress of each role of which a pod answered.
-
-    `seconds` have passed since the previous sample.
-    """
+    """Return the progress of each role of which a pod answered, `seconds` after the last sample."""
     found = {
         role: Preparation(
             **{
@@ -128,8 +118,7 @@ _SUMMED: Final = windows.SERIES.union(*((item.metric, item.per) for item in _RAT
 class Asked:
     """A pod that is asked for its metrics, whether it answers or not.
 
-    Attributes:
-        attempt: Its number; None for a pod of the preparation.
+    `attempt` is None for a pod of the preparation.
     """
 
     role: str
@@ -137,7 +126,6 @@ class Asked:
 
     @classmethod
     def of_labels(cls, pod_labels: Mapping[str, str]) -> Asked:
-        """Return what a pod's labels say that it is."""
         return cls(
             pod_labels.get(labels.JOB_ROLE, ""), attempt_number(pod_labels.get(labels.ATTEMPT, ""))
         )
@@ -240,9 +228,8 @@ def sample_of(
 ) -> Sample:
     """Build the sample of a job from the scrapes of its pods.
 
-    While no pod answers, the values of the previous sample stay.
-
-    `asked` has all running pods that were asked, `scrapes` those that answered, both by name.
+    While no pod answers, the values of the previous sample stay. `asked` has all running pods that
+    were asked, `scrapes` those that answered, both by name.
     """
     heard = dict(sorted(scrapes.items()))
     before = Sample(now) if previous is None else previous

@@ -50,7 +50,6 @@ class BeforeExchange:
     exchanges: float
 
     def since(self, earlier: BeforeExchange) -> BeforeExchange:
-        """Return what was added since an earlier time."""
         return BeforeExchange(self.seconds - earlier.seconds, self.exchanges - earlier.exchanges)
 
 
@@ -83,7 +82,6 @@ class ScrapeReader:
         self._slots: dict[str, dict[str, float]] = {_BEFORE_EXCHANGE: {}, _EXCHANGES: {}}
 
     def feed(self, piece: bytes) -> None:
-        """Read the next piece of the text."""
         *lines, rest = piece.split(b"\n")
         for line in lines:
             self._extend(line)

@@ -2,8 +2,8 @@
 
 An attempt is live until an outcome is recorded for it. While it is live its members are watched,
 and none is deleted. Once it has an outcome, all of it is deleted. The next attempt starts when no
-pod is left that may still run. The policies that can end an attempt are asked in a fixed order. The
-write that records the outcome also records how the members ended.
+pod is left that may still run. The write that records the outcome also records how the members
+ended.
 """
 
 from __future__ import annotations
@@ -260,7 +260,6 @@ def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str
 
 
 def _record_running(context: ReconcileContext, awaited: str) -> None:
-    """Set the condition Running by what the members wait for."""
     training = context.training
     if training.running_time is not None:
         words = attempt_size.fewer_workers(context, training.members)
@@ -289,7 +288,6 @@ def _is_unplaced(context: ReconcileContext) -> bool:
 
 
 def _record_stragglers(context: ReconcileContext) -> None:
-    """Name the workers that keep the others waiting."""
     sample, former = context.sample, context.training
     if sample is None or sample.attempt != former.attempt:
         return

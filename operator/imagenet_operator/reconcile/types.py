@@ -1,8 +1,7 @@
-"""The types of a reconcile: what is observed, what is decided.
+"""The types of a reconcile: what is observed, what is decided, and the waits and limits.
 
 ``observe.sort`` turns Kubernetes-shaped objects into an `Observed`; ``decide`` turns that into a
-`Decision`, which a cluster applies. These types only read their fields, and know no cluster. The
-settings are the waits and limits of decisions.
+`Decision`, which a cluster applies.
 """
 
 from __future__ import annotations
@@ -49,12 +48,7 @@ class Toleration:
 
 @dataclass(frozen=True)
 class Room:
-    """Free capacity of a node.
-
-    Attributes:
-        free: Resource name → amount in base units (cores, bytes, devices).
-        taints: Those that keep pods out.
-    """
+    """Free capacity of a node: resource name → amount in base units (cores, bytes, devices)."""
 
     free: Mapping[str, Fraction]
     taints: tuple[Taint, ...] = ()
@@ -87,9 +81,8 @@ class Patch:
 class Event:
     """One line of `kubectl describe`.
 
-    Attributes:
-        series: Events of a job and reason with the same text are one line, with a count; empty for
-            an event without a series.
+    Events of a job and reason with the same `series` are one line, with a count; an empty one is no
+    series.
     """
 
     type: str
@@ -111,8 +104,6 @@ class Decision:
     Attributes:
         delete: References; the job itself (kind ``ImageNetJob``) when its time to live is over.
         patch: Merge patches: suspension of Jobs, scheduling gates, owners of claims.
-        status: The whole new status of the job.
-        events: One for each transition that this status makes.
         requeue_after: Time to the next reconcile without an event; zero means now, None never.
     """
 
@@ -230,7 +221,6 @@ class MemberPod:
 
     @property
     def reference(self) -> Reference:
-        """The reference that a delete of this pod takes."""
         return Reference("Pod", self.name, self.uid)
 
 
@@ -238,9 +228,8 @@ class MemberPod:
 class Attempt:
     """All children of one attempt.
 
-    Attributes:
-        shared: What they share: the Service, the NetworkPolicy, the PodDisruptionBudget; without
-            those that are being deleted.
+    `shared` are the Service, the NetworkPolicy and the PodDisruptionBudget, without those that are
+    being deleted.
     """
 
     number: int
@@ -265,11 +254,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class HeldPod:
-    """A pod of a Job whose program has ended, while another of its containers runs on.
-
-    Attributes:
-        name, uid: The pod's.
-    """
+    """A pod of a Job whose program has ended, while another of its containers runs on."""
 
     name: str
     uid: str
@@ -278,7 +263,6 @@ class HeldPod:
 
     @property
     def reference(self) -> Reference:
-        """The reference that a delete of this pod takes."""
         return Reference("Pod", self.name, self.uid)
 
 
@@ -322,7 +306,6 @@ class PreparationJob:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has succeeded or failed."""
         return self.complete or self.failure is not None
 
     @property
@@ -332,7 +315,6 @@ class PreparationJob:
 
     @property
     def reference(self) -> Reference:
-        """The reference that a delete of this Job takes."""
         return Reference("Job", self.name, self.uid)
 
 
@@ -350,7 +332,6 @@ class Claim:
     storage_class: str | None = None
 
     def is_older_than(self, time: datetime | None) -> bool:
-        """Whether it was created before a time, such as the creation of the job."""
         return self.created is not None and time is not None and self.created < time
 
 
@@ -414,11 +395,8 @@ class Refusal:
 class ObjectEvent:
     """The Event that says most about a waiting object, or about a claim that it waits for.
 
-    Of what waits in a queue, it has the words of the queue, and the reason `QUEUED`.
-
-    Attributes:
-        claim: The claim that the Event is about, with its class and access modes; empty if it is
-            about the object.
+    Of what waits in a queue, it has the words of the queue, and the reason `QUEUED`. `claim` is the
+    claim that the Event is about, with its class and access modes; empty if it is about the object.
     """
 
     reason: str
@@ -444,7 +422,6 @@ class Sharer:
     sealed_at: datetime | None = None
 
     def packing(self) -> Sharer:
-        """Return the same job with a Job that packs or seals."""
         return replace(self, packs=True)
 
 
@@ -518,4 +495,3 @@ class ReconcileSettings:
 
 
 DEFAULTS = ReconcileSettings()
-"""The settings that the project publishes."""

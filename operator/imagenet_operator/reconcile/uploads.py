@@ -49,7 +49,7 @@ _UPLOAD_LIMIT: Final = "UploadLimitExceeded"
 
 @dataclass(frozen=True)
 class _Upload:
-    """One of the two: its role and condition, and the condition's words while it runs."""
+    """The role and condition of one of the two, and the condition's words while it runs."""
 
     role: str
     condition: ConditionType
@@ -336,7 +336,6 @@ def _record_uploaded(context: ReconcileContext, job: PreparationJob) -> None:
 
 
 def _record_failed(context: ReconcileContext, failure: str) -> None:
-    """Count a failure, and plan the next try."""
     former, limit = context.status.upload, context.settings.upload_limit
     failures = 1 if former is None else former.failures + 1
     if failures >= limit:

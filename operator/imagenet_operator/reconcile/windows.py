@@ -53,14 +53,13 @@ STEPS_OF_A_WINDOW: Final = 100
 class Steps:
     """Steps of all workers together; those of each of their processes are added up.
 
+    What is not measured is 0.
+
     Attributes:
         of_each: Steps of one process, by the position of rank 0.
-        steps: Steps of all processes.
-        images: Trained images of all processes.
         seconds: Time of the steps of all processes, waits included.
         waited: The time in which they waited for data.
-        read_waited: Of it, for records that were still being read. This and what follows is 0 if
-            it is not measured.
+        read_waited: Of it, for records that were still being read.
         decode_waited: Of it, for images whose records had been read.
         decoded: The time of all decoders.
         decoded_cpu: Of it, that of processors.
@@ -83,7 +82,6 @@ class Steps:
     starved: float = 0.0
 
     def since(self, before: Steps) -> Steps:
-        """Return the steps after those of an earlier sample."""
         pairs = zip(astuple(self), astuple(before), strict=True)
         return Steps(*(now - then for now, then in pairs))
 
@@ -95,11 +93,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class StepWindow:
-    """The last complete window of an attempt, and the beginning of the next one.
-
-    Attributes:
-        last: The steps of the last complete window; None before the first one ends.
-    """
+    """The last complete window of an attempt, and the beginning of the next one."""
 
     begin: Steps
     last: Steps | None = None
@@ -111,7 +105,7 @@ def advanced(
     """Return the window after a sample of all workers; None before the first step.
 
     `sums` are over the workers. `position` is the steps of rank 0 since the beginning of its first
-    epoch; None if unknown.
+    epoch.
     """
     if position is None or not sums[metrics.TRAIN_STEP_SECONDS.count] > 0:
         return former
@@ -140,9 +134,7 @@ Process = tuple[str, str]
 class Comparison:
     """The processes of an attempt, compared over its latest windows.
 
-    Attributes:
-        began: The totals of the processes at that time.
-        windows: Of the last `WINDOWS` windows: by how many times each process took the median.
+    A window has by how many times each process took the median.
     """
 
     began_at: datetime
@@ -166,7 +158,7 @@ def compared(
 ) -> Comparison | None:
     """Return the comparison with the totals of a sample; None without two processes to compare.
 
-    `workers` has the totals of each worker of the attempt: pod's name → slot → totals.
+    The totals of each worker: pod's name → slot → totals.
     """
     totals = {(pod, slot): item for pod, slots in workers.items() for slot, item in slots.items()}
     if len(totals) < 2:

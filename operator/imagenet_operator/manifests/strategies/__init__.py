@@ -1,8 +1,7 @@
 """The members of a job: one module for each strategy, found by its name.
 
-`attempt` builds the pods of the roles that the strategy's module returns. A module has the
-strategy's name (`parameterServer` is `parameter_server.py`) and one function, `members(job,
-attempt, settings)`. A new strategy changes no other module.
+A module has the strategy's name (`parameterServer` is `parameter_server.py`) and one function,
+`members(job, attempt, settings)`. A new strategy changes no other module.
 """
 
 from __future__ import annotations
@@ -24,9 +23,7 @@ PACKAGE = __name__
 class Replicas:
     """The pods of one role. They differ in their index and in a few variables.
 
-    Attributes:
-        environments: The variables of each pod, by index. All have the same names, which no
-            template may set.
+    The variables are by index. All pods have the same names, which no template may set.
     """
 
     program: Program
@@ -34,7 +31,6 @@ class Replicas:
 
     @classmethod
     def alike(cls, program: Program, count: int) -> Replicas:
-        """Return pods that differ only in their index."""
         return cls(program, ({},) * count)
 
 

@@ -1,7 +1,6 @@
 """The strategy `distributedDataParallel`: PyTorch's workers, which meet at the first one.
 
-The environment is that of `torchrun`: MASTER_ADDR and MASTER_PORT of the process with rank 0, and
-the RANK of each. A worker's variables are those of its first process. If a worker has several,
+The environment is that of `torchrun`, for a worker's first process. If a worker has several,
 `imagenet-slots` starts them and derives theirs.
 """
 

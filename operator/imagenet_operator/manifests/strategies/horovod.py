@@ -1,9 +1,8 @@
 """The strategy `horovod`: workers with an all-reduce over NCCL or Gloo, and their rendezvous.
 
-It uses neither ssh nor MPI: the environment is that of `horovodrun`. A worker's variables are those
-of its first slot; `imagenet-slots` starts the others and derives theirs. In the rendezvous, one for
-each attempt, the slots exchange their addresses. It needs no data and no GPU, and supports a user's
-own program too.
+It uses neither ssh nor MPI: the environment is that of `horovodrun`, for a worker's first slot;
+`imagenet-slots` starts the others and derives theirs. In the rendezvous, the slots exchange their
+addresses. It needs no data and no GPU, and supports a user's own program too.
 """
 
 from __future__ import annotations
@@ -77,7 +76,6 @@ def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
 
 
 def _environment(job: ImageNetJob, attempt: int) -> dict[str, str]:
-    """Return the variables that the first slots of all workers share."""
     slots, workers = _slots(job), job.spec.training.workers
     return {
         **_cycles(job),

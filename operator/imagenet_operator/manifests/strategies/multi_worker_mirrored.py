@@ -1,6 +1,5 @@
 """The strategy `multiWorkerMirrored`: TensorFlow's workers, which find each other by TF_CONFIG.
 
-TF_CONFIG has the addresses of all workers by index, and the worker's own index, which is its rank.
 There is no scheduler; each worker waits until the others listen.
 """
 

@@ -51,7 +51,6 @@ def _strategy(job: ImageNetJob) -> ParameterServer:
 
 
 def _options(job: ImageNetJob) -> dict[str, Any]:
-    """Return the values of options of `imagenet-train` that follow from the strategy's fields."""
     return {"kv_store": _strategy(job).kv_store, "join_timeout": rendezvous.join_timeout(job)}
 
 

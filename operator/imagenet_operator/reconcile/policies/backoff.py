@@ -51,8 +51,7 @@ def ends_a_row(seconds: WorkerSeconds | None) -> bool:
 def is_progress(seconds: WorkerSeconds | None, ran: timedelta) -> bool:
     """Whether an attempt has progressed, so that disruptions are counted from 0 again.
 
-    `seconds` are of rank 0 by phase; None if it has reported none. `ran` is how long all members
-    ran.
+    `ran` is how long all members ran.
     """
     return ends_a_row(seconds) or (seconds is None and ran >= SILENT_PROGRESS)
 
@@ -104,10 +103,7 @@ def after_start_error(
 ) -> timedelta | None:
     """Wait before another attempt of a row that could not start; None if the row is over.
 
-    The wait is as long as the row, so it doubles.
-
-    The row began `since` the end of its first attempt, and may last `deadline_seconds`; its last
-    attempt starts then.
+    The wait is as long as the row, so it doubles. The last attempt starts at the deadline.
     """
     left = since + timedelta(seconds=deadline_seconds) - now
     if left <= timedelta():
@@ -117,7 +113,6 @@ def after_start_error(
 
 
 def _doubled(first: timedelta, number: int, limit: timedelta) -> timedelta:
-    """Return the wait of a number, from 1, before jitter."""
     doublings: int = 2 ** min(number - 1, 32)
     return min(first * doublings, limit)
 

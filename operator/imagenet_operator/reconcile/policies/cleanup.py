@@ -2,15 +2,12 @@
 
 After the end, cleanPodPolicy decides about pods and Jobs. None keeps all of them, even pods that
 still run (to debug a hang), and the failed pods of an attempt until the next attempt has failed.
-Running deletes the pods that may still run, and keeps finished pods for their logs. All deletes
-every pod and Job. Objects that the members share go with the pods, the NetworkPolicy last: a
-program listens until it has ended.
+Running deletes the pods that may still run, and keeps finished pods for their logs. Objects that
+the members share go with the pods, the NetworkPolicy last: a program listens until it has ended.
 
-retentionPolicy decides about the claims that were made for the job. Kubernetes deletes a claim with
-its owner. The builders set the owner; here it is changed on a claim that was made under another
-policy. A claim that a former job of the same name left is used, but never gets this job as owner.
-
-ttlSecondsAfterFinished decides when the job itself is deleted.
+retentionPolicy decides about the claims that were made for the job. The builders set the owner;
+here it is changed on a claim that was made under another policy. A claim that a former job of the
+same name left is used, but never gets this job as owner.
 """
 
 from __future__ import annotations
@@ -59,10 +56,7 @@ def is_held_up(policy: Literal["None", "Running", "All"], observed: Observed) ->
 
 
 def attempts(ended: Collection[Attempt], kept: int | None = None) -> tuple[Reference, ...]:
-    """Return the pods of attempts that have ended, and the objects that the pods share.
-
-    The failed pods of the attempt `kept` stay.
-    """
+    """Return what is left of ended attempts; the failed pods of the attempt `kept` stay."""
     pods = tuple(
         member.reference
         for attempt in ended

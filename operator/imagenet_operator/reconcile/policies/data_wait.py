@@ -7,9 +7,8 @@ of one window of steps (`reconcile.windows`).
 What most of the wait was for is measured by the workers: records that were still being read, or
 images to decode. Decoders that have work and no processor lack cores, and so do threads that the
 CPU limit stops; otherwise there are too few decoders. A GPU that has computed a step's gradients
-before the program has launched its update waits for the program. A cause that was not measured is
-not named, and the message says so. The speed of one core, which pack has measured, says how many
-decoding needs. `imagenetctl bench` uses the same causes and remedies.
+before the program has launched its update waits for the program. `imagenetctl bench` uses the same
+causes and remedies.
 """
 
 from __future__ import annotations
@@ -25,10 +24,8 @@ from imagenet_spec.resource.fields import COUNT_MAXIMUM
 from imagenet_spec.resource.status import DataWaitStatus
 
 REASON: Final = "TrainingWaitsForData"
-"""The reason of the event."""
 
 LAUNCHES_REASON: Final = "TrainingWaitsForLaunches"
-"""The reason of the event if GPUs wait for the program."""
 
 TOO_LONG: Final = 0.1
 """The share of the time above which waiting for data is an event."""

@@ -40,8 +40,7 @@ Shortage = Callable[[int], str | None]
 class Choice:
     """The workers of the next attempt.
 
-    Attributes:
-        is_doubtful: Whether more should fit by the estimate, and the scheduler did not place them.
+    It `is_doubtful` if more should fit by the estimate, and the scheduler did not place them.
     """
 
     workers: int
@@ -55,10 +54,9 @@ def next_workers(
     shortage: Shortage | None,
     now: datetime,
 ) -> Choice:
-    """Return the number of workers of the next attempt.
+    """Return the number of workers of the next attempt; `former` is the one before it.
 
-    `counts` ascend. `former` is the attempt before, which has ended. `shortage` judges a number by
-    the free capacity; None if that is not known.
+    `counts` ascend. `shortage` is None if the free capacity is not known.
     """
     least, largest = counts[0], counts[-1]
     if former is None or former.outcome is None or former.outcome.reason == suspend.END.reason:
@@ -93,8 +91,7 @@ def growth(
 ) -> End | None:
     """Return the end of an attempt that goes on with more workers; None while it cannot grow.
 
-    `counts` ascend. `shortage` judges a larger number, beside the attempt; None if the free
-    capacity is not known.
+    `counts` ascend. `shortage` judges a larger number, beside the attempt.
     """
     if shortage is None or not may_grow(counts, training):
         return None

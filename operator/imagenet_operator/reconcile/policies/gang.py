@@ -78,10 +78,8 @@ _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 class Limit:
     """How long an attempt may take until all of its members are bound.
 
-    Attributes:
-        seconds: From the moment that the scheduler may bind them.
-        can_shrink: Whether the next attempt may have fewer workers. Then the time counts from the
-            start of the attempt, also while gates hold the pods back.
+    The time counts from the moment that the scheduler may bind them; if the next attempt
+    `can_shrink`, from the start of the attempt, also while gates hold the pods back.
     """
 
     seconds: int
@@ -91,9 +89,8 @@ class Limit:
 def missing(seen: Mapping[str, MemberPod], free: Capacity | None) -> str | None:
     """Return what the gang waits for before its gates are lifted; None if they can be lifted.
 
-    Once one gate is lifted the others follow: the decision was made, and a reconcile was cut off
-    while it was applied. If free capacity is not known, the gates are lifted as soon as all pods
-    exist.
+    Once one gate is lifted the others follow: a reconcile was cut off. If free capacity is not
+    known, the gates are lifted as soon as all pods exist.
     """
     gated = _gated(seen)
     is_begun = len(gated) < len(seen)
@@ -216,7 +213,6 @@ class Rooms:
                 left[resource] -= amount
 
     def left(self) -> Capacity:
-        """Return the free capacity of the nodes."""
         return {node: Room(amounts, self._taints[node]) for node, amounts in self._left.items()}
 
     def unschedulable(self, name: str, requests: Amounts, tolerations: Sequence[Toleration]) -> str:

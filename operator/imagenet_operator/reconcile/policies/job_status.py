@@ -1,13 +1,9 @@
 """What users see of a job: the conditions, the phase, the figures and columns of its status.
 
-A reconcile sets conditions in Kubernetes' form: by type, with a transition time that changes only
-with the status. The phase sums them up. The message of a failed job names the newest checkpoint and
-how a new job goes on from it.
-
-The newest sample's values are carried into the status for `kubectl get`; `figures` has the way
-of each. Epochs and remaining time stand there in words as well, since a column only shows a field
-as it is. The final values of an attempt come from the termination message of rank 0, because no
-sample follows it. The last function judges whether all this is worth a write.
+The newest sample's values are carried into the status for `kubectl get`; `figures` has the way of
+each. Epochs and remaining time stand there in words as well, since a column only shows a field as
+it is. The final values of an attempt come from the termination message of rank 0, because no sample
+follows it. The last function judges whether all this is worth a write.
 """
 
 from __future__ import annotations
@@ -145,10 +141,9 @@ def put(
     now: datetime,
     generation: int,
 ) -> tuple[Condition, ...]:
-    """Return the conditions with one of them set.
+    """Return the conditions with one of them set, in their order; a new one comes last.
 
-    Their order stays, and a new one comes last. The message is cut at `MESSAGE_MAXIMUM`. `now` is
-    the transition time, if the status changes.
+    `now` is the transition time, if the status changes.
     """
     former = find(conditions, kind)
     changed = Condition(
@@ -185,10 +180,9 @@ def checkpoint_advice(job: ImageNetJob, training: TrainingStatus | None) -> str:
 
 
 def with_advice(message: str, sentence: str, maximum: int) -> str:
-    """Return a message with the advice, of which nothing is cut.
+    """Return a message of at most `maximum` characters with the advice, of which nothing is cut.
 
-    Nothing is added if the sentence is empty or the message has its own. The result has at most
-    `maximum` characters.
+    Nothing is added if the sentence is empty or the message has its own.
     """
     if not sentence or _INIT_FROM in message:
         return message
@@ -253,12 +247,10 @@ class TerminationMessage(Model):
 def with_sample(
     training: TrainingStatus, sample: Sample | None, global_batch_size: int
 ) -> TrainingStatus:
-    """Return the attempt's status with the figures of a sample of the same attempt.
+    """Return the attempt's status with the figures of a sample, which may be of another attempt.
 
     A figure that lasts keeps its value if the sample lacks it; any other is removed.
-
-    The sample may be of another attempt. `global_batch_size` is the images of one step over all
-    workers, which take a step together.
+    `global_batch_size` is the images of one step over all workers.
     """
     if sample is None or sample.attempt != training.attempt:
         return training
@@ -302,10 +294,7 @@ def eta(seconds: int | None) -> str | None:
 
 
 def remaining_seconds(sample: Sample, global_batch_size: int) -> int | None:
-    """Return the seconds that the remaining batches take at the sample's speed; None if unknown.
-
-    `global_batch_size` is the images of one step over all workers.
-    """
+    """Return the seconds that the remaining batches take at the sample's speed; None if unknown."""
     epoch, speed = sample.epoch, sample.figures.get(SPEED)
     if epoch is None or sample.epochs is None or not sample.batches_per_epoch or not speed:
         return None

@@ -144,10 +144,7 @@ def by_name(members: Iterable[MemberPod]) -> dict[str, MemberPod]:
 def recorded(
     former: Sequence[MemberStatus], seen: Mapping[str, MemberPod], now: datetime
 ) -> tuple[MemberStatus, ...]:
-    """Return the record after this reconcile.
-
-    `now` is the time of an end that no container reports.
-    """
+    """Return the record after this reconcile; `now` is the time of an end without a report."""
     pods = seen.values()
     is_done = any(pod.leaves_result for pod in pods) and (
         any(job_status.result_in(pod.message) for pod in pods if pod.role == "worker")
@@ -243,8 +240,7 @@ def verdict(
 ) -> End | None:
     """Return why the attempt has to end, if it has to.
 
-    A helper that exited with 0 may precede the last worker by `grace_period`. With `own_program`,
-    the workers run a program of the user's.
+    A helper that exited with 0 may precede the last worker by `grace_period`.
     """
     for member in members:
         pod = seen.get(member.name)

@@ -43,7 +43,6 @@ def fetch_progress(
 
 
 def _fetched(sample: Sample | None) -> FetchStatus | None:
-    """Return the progress that the pod of the Job reported; None if it reported none."""
     heard = reported(sample, dataset.FETCH)
     if heard is None:
         return None
@@ -87,10 +86,7 @@ def without_figures(fetch: FetchStatus | None) -> FetchStatus | None:
 
 
 def estimates(job: ImageNetJob, sample: Sample | None) -> dict[str, ReadingStatus]:
-    """Return the newest estimates by their field; empty if there are none, as for a volume.
-
-    The job's pods of pack read at the same time.
-    """
+    """Return the newest estimates by their field; empty if there are none, as for a volume."""
     heard = reported(sample, dataset.INDEX) or Preparation()
     if not heard.listing_requests:
         return {}

@@ -54,10 +54,7 @@ def need(job: ImageNetJob) -> Need | None:
 
 
 def sharer(other: ImageNetJob, *, is_run: bool) -> Sharer:
-    """Return a job as the others see it.
-
-    `is_run` says whether this operator runs the job, and understands it.
-    """
+    """Return a job as the others see it; `is_run` says whether this operator runs the job."""
     ready = job_status.find(other.status.conditions, "DatasetReady")
     is_ready = ready is not None and ready.status == "True"
     is_stopped = other.spec.run_policy.suspend or other.status.completion_time is not None

@@ -71,7 +71,6 @@ def new(former: TrainingStatus, training: TrainingStatus) -> bool:
 
 
 def _described(straggler: Straggler, members: Sequence[MemberStatus]) -> str:
-    """Return who a straggler is, and its factor."""
     node = next((member.node for member in members if member.name == straggler.name), None)
     where = f" on node {node}" if node else ""
     slot = "" if straggler.slot is None else f"slot {straggler.slot} of "

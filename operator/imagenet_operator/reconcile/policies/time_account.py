@@ -97,8 +97,7 @@ def paused(time: TimeStatus, at: datetime) -> TimeStatus:
 def goodput(phases: dict[str, float], lost: float = 0.0) -> float | None:
     """Return the fraction of the time that made progress which was kept; None without any time.
 
-    `phases` are seconds by phase. `lost` are seconds of steps that no checkpoint has kept, and that
-    no attempt trains again.
+    `lost` are seconds of steps that no checkpoint has kept, and that no attempt trains again.
     """
     whole = sum(phases.values()) - phases.get("suspended", 0.0)
     kept = max(0.0, phases.get("stepping", 0.0) - lost)

@@ -96,11 +96,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Wait:
-    """Why a job waits, for its condition.
-
-    Attributes:
-        is_error: Whether it is an image or configuration error.
-    """
+    """Why a job waits, for its condition; `is_error` if for an image or a configuration."""
 
     reason: str
     message: str
@@ -282,10 +278,7 @@ def missing_claims(job: ImageNetJob, absent: Collection[str]) -> str | None:
 
 
 def claim_problems(job: ImageNetJob, access: Mapping[str, tuple[str, ...]]) -> list[Problem]:
-    """Return why the job cannot use the claims that it names.
-
-    `access` has the access modes of the claims that are seen.
-    """
+    """Return why the job cannot use the claims that it names, by the access modes of those seen."""
     found = []
     for item in volumes.existing(job):
         modes = access.get(item.claim)
