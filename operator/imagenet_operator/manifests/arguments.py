@@ -39,9 +39,27 @@ def of_worker(job: ImageNetJob, options: Mapping[str, Any], slots: int = 1) -> t
     and its part of `batchSize`.
     """
     training = job.spec.training
+    source, cache, start = job.spec.dataset.source.fields, training.workers.cache, training.start
+    reading: dict[str, Any] = {"dataset": f"$({IMAGENET_DATASET})", "cache_size": None}
+    if source.remote_url is not None:
+        reading = {
+            "dataset_url": f"$({IMAGENET_DATASET})",
+            **source.remote_options,
+            "cache": cache and f"$({IMAGENET_CACHE})",
+            # The processes of a worker share its volume.
+            "cache_size": cache and math.floor(quantities.parse(cache.size) / slots),
+        }
+    starting: dict[str, Any] = {}
+    if start is not None:
+        is_model = training.model.pretrained_remote is not None
+        starting = {
+            "pretrained_url" if is_model else "init_from_url": start.url,
+            "start_endpoint": start.endpoint,
+            "start_region": start.region,
+        }
     values = {
         **_of_fields(job, TRAIN),
-        **_of_dataset(job, slots),
+        **reading,
         "output": f"$({IMAGENET_RESULTS})",
         "image_sizes": [f"{one.epoch}:{one.size}" for one in training.model.image_sizes or ()],
         "dtype": training.precision,
@@ -49,7 +67,7 @@ def of_worker(job: ImageNetJob, options: Mapping[str, Any], slots: int = 1) -> t
         # A process numbers its GPUs from 0.
         "gpus": tuple(range(training.workers.gpus // slots)),
         "load_epoch": None,
-        **_of_start(job),
+        **starting,
         "join_timeout": None,
         **of_strategy(job),
         **options,
@@ -101,28 +119,3 @@ def _at(spec: Any, field: str) -> Any:
 @functools.cache
 def _attributes(field: str) -> tuple[str, ...]:
     return tuple(re.sub("([A-Z])", r"_\1", field).lower().split("."))
-
-
-def _of_start(job: ImageNetJob) -> dict[str, Any]:
-    start = job.spec.training.start
-    if start is None:
-        return {}
-    is_model = job.spec.training.model.pretrained_remote is not None
-    return {
-        "pretrained_url" if is_model else "init_from_url": start.url,
-        "start_endpoint": start.endpoint,
-        "start_region": start.region,
-    }
-
-
-def _of_dataset(job: ImageNetJob, slots: int) -> dict[str, Any]:
-    source, cache = job.spec.dataset.source.fields, job.spec.training.workers.cache
-    if source.remote_url is None:
-        return {"dataset": f"$({IMAGENET_DATASET})", "cache_size": None}
-    return {
-        "dataset_url": f"$({IMAGENET_DATASET})",
-        **source.remote_options,
-        "cache": cache and f"$({IMAGENET_CACHE})",
-        # The processes of a worker share its volume.
-        "cache_size": cache and math.floor(quantities.parse(cache.size) / slots),
-    }

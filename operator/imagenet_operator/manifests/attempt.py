@@ -152,7 +152,7 @@ def _template(job: ImageNetJob, attempt: int, replicas: Replicas, settings: Sett
     )
     pod_labels = labels.of_role(name, attempt, program.role, job.metadata.generation)
     if program.leaves_result:
-        pod_labels |= labels.of_result()
+        pod_labels[labels.RESULT] = labels.RESULT_EXPECTED
     template = pod.pod_template(job, program, pod_labels, settings)
     template["spec"]["subdomain"] = names.service(name, attempt)
     if job.status.rejecting_nodes:

@@ -133,14 +133,39 @@ def _preparation_job(
     parallelism: int = 1,
 ) -> Manifest:
     name = job.metadata.name
-    program = _program(job, role, values, settings, parallelism)
+    mounts = _mounts(job, role)
+    shares_node = volumes.must_share_node(job, mounts, parallelism)
+    program = pod.Program(
+        role=role,
+        command=_PROGRAMS[role].name,
+        arguments=arguments.of_program(job, _PROGRAMS[role], values),
+        image=settings.preparation_image,
+        grace_period_seconds=settings.grace_period_seconds,
+        environment=pod.of_one_node(parallelism, shares_node, settings),
+        mounts=mounts,
+        secret=_secret(job, role),
+        shares_node=shares_node,
+        template=job.spec.dataset.preprocessing.template,
+        template_path="spec.dataset.preprocessing.template",
+    )
+    # A failure that a retry would repeat ends the Job; a disruption by the cluster does not count.
+    permanent = {
+        "containerName": names.CONTAINER,
+        "operator": "In",
+        "values": [EXIT_USAGE, EXIT_PERMANENT],
+    }
+    disrupted = {"type": "DisruptionTarget", "status": "True"}
+    failure_rules = [
+        {"action": "FailJob", "onExitCodes": permanent},
+        {"action": "Ignore", "onPodConditions": [disrupted]},
+    ]
     spec: dict[str, Any] = {
         "parallelism": parallelism,
         "completions": 1,
         "completionMode": "NonIndexed",
         "backoffLimit": settings.preparation_retries,
         "suspend": job.spec.run_policy.suspend,
-        "podFailurePolicy": _pod_failure_policy(),
+        "podFailurePolicy": {"rules": failure_rules},
         "template": pod.pod_template(job, program, labels.of_child(name, role), settings),
     }
     return {
@@ -158,30 +183,6 @@ def _preparation_job(
         },
         "spec": spec,
     }
-
-
-def _program(
-    job: ImageNetJob,
-    role: str,
-    values: Mapping[str, Any],
-    settings: Settings,
-    parallelism: int,
-) -> pod.Program:
-    mounts = _mounts(job, role)
-    shares_node = volumes.must_share_node(job, mounts, parallelism)
-    return pod.Program(
-        role=role,
-        command=_PROGRAMS[role].name,
-        arguments=arguments.of_program(job, _PROGRAMS[role], values),
-        image=settings.preparation_image,
-        grace_period_seconds=settings.grace_period_seconds,
-        environment=pod.of_one_node(parallelism, shares_node, settings),
-        mounts=mounts,
-        secret=_secret(job, role),
-        shares_node=shares_node,
-        template=job.spec.dataset.preprocessing.template,
-        template_path="spec.dataset.preprocessing.template",
-    )
 
 
 def _mounts(job: ImageNetJob, role: str) -> tuple[volumes.Mount, ...]:
@@ -204,23 +205,3 @@ def _secret(job: ImageNetJob, role: str) -> str | None:
         return None if publish is None or publish.s3 is None else publish.s3.secret_name
     connects = role == FETCH if images.is_fetched else role != SEAL
     return images.secret if connects else None
-
-
-def _pod_failure_policy() -> Manifest:
-    """Fail immediately if a retry would fail too; do not count disruptions by the cluster."""
-    return {
-        "rules": [
-            {
-                "action": "FailJob",
-                "onExitCodes": {
-                    "containerName": names.CONTAINER,
-                    "operator": "In",
-                    "values": [EXIT_USAGE, EXIT_PERMANENT],
-                },
-            },
-            {
-                "action": "Ignore",
-                "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-            },
-        ]
-    }

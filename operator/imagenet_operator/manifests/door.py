@@ -9,7 +9,6 @@ the job is its owner but not its controller: the operator leaves it alone, and i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -135,7 +134,9 @@ def door_pod(
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         }
     if tolerations:
-        spec["tolerations"] = _unique(tolerations)
+        spec["tolerations"] = [
+            item for place, item in enumerate(tolerations) if item not in tolerations[:place]
+        ]
     metadata: Manifest = {
         "name": name,
         "namespace": namespace,
@@ -146,11 +147,3 @@ def door_pod(
         owner = {**labels.owner(job), "controller": False, "blockOwnerDeletion": False}
         metadata["ownerReferences"] = [owner]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def _unique(items: Iterable[Manifest]) -> list[Manifest]:
-    found: list[Manifest] = []
-    for item in items:
-        if item not in found:
-            found.append(item)
-    return found

@@ -51,11 +51,6 @@ def of_role(job_name: str, attempt: int, role: str, generation: int) -> dict[str
     return _checked({**of_attempt(job_name, attempt, role), GENERATION: str(generation)})
 
 
-def of_result() -> dict[str, str]:
-    """Return the label of the pods whose program leaves a result."""
-    return _checked({RESULT: RESULT_EXPECTED})
-
-
 def of_suspended_job() -> dict[str, str]:
     """Return the label of a Job that the operator has suspended."""
     return _checked({SUSPENDED: "true"})

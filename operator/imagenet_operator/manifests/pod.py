@@ -42,7 +42,8 @@ from imagenet_spec.resource.templates.own_program import OwnProgram
 from imagenet_spec.resource.training import Cache
 
 SCRATCH = "/scratch"
-CREDENTIALS_PATH = "/credentials"
+CREDENTIALS = "credentials"
+CREDENTIALS_PATH = f"/{CREDENTIALS}"
 START_CREDENTIALS = "start-credentials"
 TRACKING_CREDENTIALS = "tracking-credentials"
 CACHE_PATH = "/cache"
@@ -263,7 +264,14 @@ def _container(job: ImageNetJob, program: Program, settings: Settings) -> Manife
 def _environment(job: ImageNetJob, program: Program, settings: Settings) -> list[Manifest]:
     """Return the variables of a pod; a variable may refer only to earlier ones."""
     own = {POD_NAME: "metadata.name", POD_IP: "status.podIP"}
-    literals = {
+    needs = {
+        IMAGENET_CREDENTIALS: (program.secret, CREDENTIALS_PATH),
+        IMAGENET_START_CREDENTIALS: (program.start_secret, f"/{START_CREDENTIALS}"),
+        IMAGENET_TRACKING: (program.tracking, program.tracking),
+        IMAGENET_TRACKING_CREDENTIALS: (program.tracking_secret, f"/{TRACKING_CREDENTIALS}"),
+        IMAGENET_CACHE: (program.cache, CACHE_PATH),
+    }
+    literals: dict[str, str | None] = {
         IMAGENET_JOB: job.metadata.name,
         IMAGENET_NAMESPACE: job.metadata.namespace,
         IMAGENET_JOB_UID: job.metadata.uid,
@@ -275,19 +283,7 @@ def _environment(job: ImageNetJob, program: Program, settings: Settings) -> list
         "HOME": f"$({IMAGENET_SCRATCH})",
         "TMPDIR": f"$({IMAGENET_SCRATCH})",
         **{mount.variable: mount.path for mount in program.mounts},
-        **({} if program.secret is None else {IMAGENET_CREDENTIALS: CREDENTIALS_PATH}),
-        **(
-            {}
-            if program.start_secret is None
-            else {IMAGENET_START_CREDENTIALS: f"/{START_CREDENTIALS}"}
-        ),
-        **({} if program.tracking is None else {IMAGENET_TRACKING: program.tracking}),
-        **(
-            {}
-            if program.tracking_secret is None
-            else {IMAGENET_TRACKING_CREDENTIALS: f"/{TRACKING_CREDENTIALS}"}
-        ),
-        **({} if program.cache is None else {IMAGENET_CACHE: CACHE_PATH}),
+        **{name: value for name, (needed, value) in needs.items() if needed is not None},
         **program.environment,
     }
     return [
@@ -309,13 +305,17 @@ def _volumes(program: Program, settings: Settings) -> list[Manifest]:
         {"name": name, "persistentVolumeClaim": {"claimName": claim}}
         for claim, name in _names_of_claims(program).items()
     ]
-    if program.cache is not None:
-        found.append({"name": "cache", **_cache_volume(program.cache)})
-    secrets = {
-        "credentials": program.secret,
-        START_CREDENTIALS: program.start_secret,
-        TRACKING_CREDENTIALS: program.tracking_secret,
-    }
+    if (cache := program.cache) is not None and cache.storage_class_name is None:
+        medium = {"medium": "Memory"} if cache.medium == "Memory" else {}
+        found.append({"name": "cache", "emptyDir": {"sizeLimit": cache.size, **medium}})
+    elif cache is not None:
+        claim_spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": cache.storage_class_name,
+            "resources": {"requests": {"storage": cache.size}},
+        }
+        template_of_claim = {"volumeClaimTemplate": {"spec": claim_spec}}
+        found.append({"name": "cache", "ephemeral": template_of_claim})
     found += [
         # Only the pod's group may read the files. A training starts without the login of its
         # tracking, which then waits for the Secret.
@@ -327,23 +327,19 @@ def _volumes(program: Program, settings: Settings) -> list[Manifest]:
                 **({"optional": True} if name == TRACKING_CREDENTIALS else {}),
             },
         }
-        for name, secret in secrets.items()
-        if secret is not None
+        for name, secret in _secrets(program).items()
     ]
     return found
 
 
-def _cache_volume(cache: Cache) -> Manifest:
-    """Return a volume that lives as long as its pod."""
-    if cache.storage_class_name is None:
-        medium = {"medium": "Memory"} if cache.medium == "Memory" else {}
-        return {"emptyDir": {"sizeLimit": cache.size, **medium}}
-    claim = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": cache.storage_class_name,
-        "resources": {"requests": {"storage": cache.size}},
+def _secrets(program: Program) -> dict[str, str]:
+    """Return the Secret of each volume with one; the folder of its mount has the volume's name."""
+    secrets = {
+        CREDENTIALS: program.secret,
+        START_CREDENTIALS: program.start_secret,
+        TRACKING_CREDENTIALS: program.tracking_secret,
     }
-    return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+    return {name: secret for name, secret in secrets.items() if secret is not None}
 
 
 def _names_of_claims(program: Program) -> dict[str, str]:
@@ -367,17 +363,8 @@ def _volume_mounts(program: Program) -> list[Manifest]:
     ]
     if program.cache is not None:
         found.append({"name": "cache", "mountPath": CACHE_PATH})
-    if program.secret is not None:
-        mount = {"name": "credentials", "mountPath": CREDENTIALS_PATH, "readOnly": True}
-        found.append(mount)
-    others = {
-        START_CREDENTIALS: program.start_secret,
-        TRACKING_CREDENTIALS: program.tracking_secret,
-    }
     found += [
-        {"name": name, "mountPath": f"/{name}", "readOnly": True}
-        for name, secret in others.items()
-        if secret is not None
+        {"name": name, "mountPath": f"/{name}", "readOnly": True} for name in _secrets(program)
     ]
     return found
 

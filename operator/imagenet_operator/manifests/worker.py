@@ -66,10 +66,19 @@ def program(
     reading = worker_memory.of_worker(job)
     images, source = settings.images[training.framework], job.spec.dataset.source.fields
     tracking = None if is_own else training.tracking
+    if is_own:
+        command_arguments: tuple[str, ...] = ()
+    elif slots is None:
+        command_arguments = arguments.of_worker(job, options)
+    else:
+        values = {"slots": slots, "join_timeout": rendezvous.join_timeout(job)}
+        of_slots = arguments.of_program(job, SLOTS, values)
+        trainer = arguments.of_worker(job, options, slots)
+        command_arguments = (*of_slots, "--", TRAIN_PROGRAM, *trainer)
     return Program(
         role=ROLE,
         command=TRAIN_PROGRAM if slots is None else SLOTS_PROGRAM,
-        arguments=() if is_own else _arguments(job, options, slots),
+        arguments=command_arguments,
         image=training.image or (images.gpu if workers.gpus else images.cpu),
         grace_period_seconds=settings.worker_grace_period_seconds,
         environment={
@@ -110,11 +119,3 @@ def tracking_arguments(job: ImageNetJob) -> tuple[str, ...]:
     tracking = job.spec.training.tracking
     is_for_files = tracking is not None and tracking.tensor_board is not None
     return arguments.of_program(job, TRACK, {"tensorboard": is_for_files})
-
-
-def _arguments(job: ImageNetJob, options: Mapping[str, Any], slots: int | None) -> tuple[str, ...]:
-    if slots is None:
-        return arguments.of_worker(job, options)
-    values = {"slots": slots, "join_timeout": rendezvous.join_timeout(job)}
-    trainer = arguments.of_worker(job, options, slots)
-    return (*arguments.of_program(job, SLOTS, values), "--", TRAIN_PROGRAM, *trainer)

@@ -77,8 +77,13 @@ def _rendezvous(job: ImageNetJob, attempt: int, settings: Settings) -> Program:
 
 def _environment(job: ImageNetJob, attempt: int) -> dict[str, str]:
     slots, workers = _slots(job), job.spec.training.workers
+    cycles: dict[str, str] = {}
+    if not workers.gpus:
+        # On CPUs, the default would cost a core. Another image has its own Horovod.
+        is_ours = job.spec.training.image is None
+        cycles = IDLE_CYCLE if is_ours else IDLE_CYCLE | ANY_CYCLE
     return {
-        **_cycles(job),
+        **cycles,
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": names.address(job.metadata.name, attempt, RENDEZVOUS, 0),
@@ -90,14 +95,6 @@ def _environment(job: ImageNetJob, attempt: int) -> dict[str, str]:
         "HOROVOD_LOCAL_RANK": "0",
         "HOROVOD_CROSS_SIZE": str(workers.replicas),
     }
-
-
-def _cycles(job: ImageNetJob) -> dict[str, str]:
-    """Return Horovod's cycle time, on CPUs, where the default would cost a core."""
-    if job.spec.training.workers.gpus:
-        return {}
-    # Another image has its own Horovod.
-    return IDLE_CYCLE if job.spec.training.image is None else IDLE_CYCLE | ANY_CYCLE
 
 
 def _slots(job: ImageNetJob) -> int:

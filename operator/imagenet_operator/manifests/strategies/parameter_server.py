@@ -58,25 +58,22 @@ def _helper(job: ImageNetJob, attempt: int, settings: Settings, role: str) -> Pr
     """Return the program of a scheduler or server, which needs no data and no GPU."""
     strategy = _strategy(job)
     port = rendezvous.RENDEZVOUS_PORT if role == SCHEDULER else rendezvous.MEMBER_PORT
+    environment = _environment(job, attempt, role)
+    if role == SERVER and not own_program.has_command(job.spec.training.workers.template):
+        # By this, a server knows that workers of dist_sync send no optimizer.
+        environment[IMAGENET_WORKER_PROGRAM] = TRAIN_PROGRAM
     return Program(
         role=role,
         command=TRAIN_PROGRAM,
         arguments=tuple(written(OPTIONS, {**arguments.of_strategy(job), **_options(job)})),
         image=settings.images[job.spec.training.framework].cpu,
         grace_period_seconds=settings.grace_period_seconds,
-        environment={**_environment(job, attempt, role), **_worker_program(job, role)},
+        environment=environment,
         ports={"training": port},
         reports_readiness=True,
         template=strategy.servers.template,
         template_path="spec.training.strategy.parameterServer.servers.template",
     )
-
-
-def _worker_program(job: ImageNetJob, role: str) -> dict[str, str]:
-    """Return the variables by which a server knows that workers of dist_sync send no optimizer."""
-    if role != SERVER or own_program.has_command(job.spec.training.workers.template):
-        return {}
-    return {IMAGENET_WORKER_PROGRAM: TRAIN_PROGRAM}
 
 
 def _environment(job: ImageNetJob, attempt: int, role: str) -> dict[str, str]:
