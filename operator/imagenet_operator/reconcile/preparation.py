@@ -9,7 +9,6 @@ created again; a second run makes only the files that are missing on the volume.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -150,10 +149,8 @@ def _run_next_step(context: ReconcileContext) -> None:
             speed = round(measured.decoded_images_per_second, 1)
             found = found.model_copy(update={"decoded_images_per_second": speed})
             context.update(dataset=found)
-    settings = context.settings.manifests
     if context.is_prepared:
-        build = partial(dataset.verify_job, context.job, settings)
-        _verify(context, seal, build, "Prepared", "the dataset was prepared before")
+        _verify(context, "Prepared", "the dataset was prepared before", dataset.verify_job)
         return
     if found is None:
         if index is not None and index.complete:
@@ -164,12 +161,10 @@ def _run_next_step(context: ReconcileContext) -> None:
             if estimates := reading.estimates(context.job, sample):
                 former = former.model_copy(update=estimates)
                 context.update(dataset=former)
-            build = partial(dataset.index_job, context.job, settings)
             what = ("Indexing", reading.index_message(former))
-            _run(context, dataset.INDEX, index, build, what)
+            _run(context, dataset.INDEX, what, dataset.index_job)
     elif found.sealed:
-        build = partial(dataset.seal_job, context.job, found, settings)
-        _verify(context, seal, build, "Reused", "it was sealed before")
+        _verify(context, "Reused", "it was sealed before", dataset.seal_job, found)
     elif seal is not None and seal.complete:
         sealed: dict[str, object] = {"sealed": True}
         if (counts := _read_result(SealResult, seal)) is not None:
@@ -182,11 +177,10 @@ def _run_next_step(context: ReconcileContext) -> None:
         or has_packed
         or shared_dataset.is_sealed(context.job, context.observed.sharers)
     ):
-        build = partial(dataset.seal_job, context.job, found, settings)
-        _run(context, dataset.SEAL, seal, build, _SEALING)
+        _run(context, dataset.SEAL, _SEALING, dataset.seal_job, found)
     elif pack is not None or not _waits_for_another(context):
-        build = partial(dataset.pack_job, context.job, found, settings)
-        _run(context, dataset.PACK, pack, build, ("Packing", reading.pack_message(found)))
+        what = ("Packing", reading.pack_message(found))
+        _run(context, dataset.PACK, what, dataset.pack_job, found)
 
 
 def _is_fetched(context: ReconcileContext) -> bool:
@@ -203,10 +197,8 @@ def _is_fetched(context: ReconcileContext) -> bool:
         context.update(dataset=former.model_copy(update={"fetch": progress}))
     if job is not None and job.complete:
         return True
-    build = partial(dataset.fetch_job, context.job, context.settings.manifests)
-    _run(
-        context, dataset.FETCH, job, build, (time_account.FETCHING, reading.fetch_message(progress))
-    )
+    what = (time_account.FETCHING, reading.fetch_message(progress))
+    _run(context, dataset.FETCH, what, dataset.fetch_job)
     return False
 
 
@@ -258,30 +250,33 @@ def _read_result(kind: type[StepResult], job: PreparationJob | None) -> StepResu
 
 def _verify(
     context: ReconcileContext,
-    seal: PreparationJob | None,
-    build: Callable[[], Manifest],
     reason: str,
     how: str,
+    build: Callable[..., Manifest],
+    *details: DatasetStatus,
 ) -> None:
+    seal = context.observed.jobs.get(dataset.SEAL)
     if not context.verifies:
         _ready(context, reason, how)
     elif seal is not None and seal.complete:
         _ready(context, reason, f"{how}, and all checksums are right")
     else:
-        _run(context, dataset.SEAL, seal, build, _VERIFYING)
+        _run(context, dataset.SEAL, _VERIFYING, build, *details)
 
 
 def _run(
     context: ReconcileContext,
     role: str,
-    job: PreparationJob | None,
-    build: Callable[[], Manifest],
     what: tuple[str, str],
+    build: Callable[..., Manifest],
+    *details: DatasetStatus,
 ) -> None:
     """Create the Job of a step if it is missing; fail the job if the Job failed.
 
-    While it runs, DatasetReady has the reason and the message of `what`.
+    While it runs, DatasetReady has the reason and the message of `what`. The builder takes the job,
+    the `details` and the settings.
     """
+    job = context.observed.jobs.get(role)
     if job is not None and job.failure is not None and not job.terminating:
         context.set_condition("DatasetReady", False, "PreparationFailed", f"{role}: {job.failure}")
         context.fail("PreparationFailed", f"{role}: {job.failure}")
@@ -296,7 +291,8 @@ def _run(
         context.delete([job.reference])
         context.record_warning(*node_lost(role))
     else:
-        made = [] if job is not None else [build()]
+        settings = context.settings.manifests
+        made = [] if job is not None else [build(context.job, *details, settings)]
         if context.create_or_wait("DatasetReady", [*missing_protection(context), *made]):
             context.set_condition("DatasetReady", False, *what)
             if made:
