@@ -202,21 +202,18 @@ class Totals:
     sums: Mapping[str, float] = field(default_factory=dict)
 
 
-def _metrics() -> frozenset[str]:
-    training = (
-        metrics.TRAIN_PHASE_WORK,
-        metrics.TRAIN_RANK,
-        metrics.TRAIN_EPOCHS,
-        metrics.TRAIN_BATCH,
-        metrics.TRAIN_BATCHES_PER_EPOCH,
-    )
-    figures = (name for item in FIGURES for name in (item.metric, item.per) if name)
-    preparation = PREPARATION_SERIES.values()
-    named = (metric.name for metric in training)
-    return frozenset((*named, *BY_LABEL, *figures, *preparation, *windows.SERIES))
-
-
-METRICS: Final = _metrics()
+METRICS: Final = windows.SERIES.union(
+    (
+        metrics.TRAIN_PHASE_WORK.name,
+        metrics.TRAIN_RANK.name,
+        metrics.TRAIN_EPOCHS.name,
+        metrics.TRAIN_BATCH.name,
+        metrics.TRAIN_BATCHES_PER_EPOCH.name,
+    ),
+    BY_LABEL,
+    (name for item in FIGURES for name in (item.metric, item.per) if name),
+    PREPARATION_SERIES.values(),
+)
 """Every series that the operator reads."""
 
 

@@ -326,19 +326,18 @@ def with_result(training: TrainingStatus) -> TrainingStatus:
         if training.expects_result:
             # imagenet-train writes a checkpoint after the last epoch, whatever the interval.
             new[CHECKPOINT] = first.epochs
-    if first.top1 is not None:
-        new[VALIDATION] = first.top1
-    if first.loop_cpu_seconds is not None:
-        new[LOOP_CPU] = first.loop_cpu_seconds
-    if first.checkpoint_stall_seconds is not None:
-        new[CHECKPOINT_STALL] = first.checkpoint_stall_seconds
     speed = first.images_per_second
     if first.event == "read":
         # Of all processes, of which some have left a message.
         speeds = [item.images_per_second for item in found.values() if item.images_per_second]
         speed = sum(speeds) / len(speeds) * (first.workers or 1) if speeds else None
-    if speed is not None:
-        new[SPEED] = speed
+    measured = {
+        VALIDATION: first.top1,
+        LOOP_CPU: first.loop_cpu_seconds,
+        CHECKPOINT_STALL: first.checkpoint_stall_seconds,
+        SPEED: speed,
+    }
+    new |= {name: value for name, value in measured.items() if value is not None}
     final_figures = figures.with_values(training, new)
     if first.epochs is None:
         return final_figures
