@@ -30,7 +30,7 @@ from imagenet_operator.reconcile.types import (
     WaitingObject,
 )
 from imagenet_spec.resource import ImageNetJob
-from imagenet_spec.resource.status import ConditionType, Status
+from imagenet_spec.resource.status import Status
 
 _NOT_REPLACED = frozenset(
     {"NameConflict", "ClaimTerminating", "ClaimDiffers", version_skew.UNSUPPORTED}
@@ -75,8 +75,7 @@ def explain(context: ReconcileContext) -> None:
     objects = _of_this_step(context.status, context.observed)
     context.requeue_at(waiting.next_check(objects, context.now, context.settings.requeue_interval))
     _restore(context)
-    set_before = job_status.find(context.status.conditions, kind)
-    if set_before is not None and set_before.reason in _NOT_REPLACED:
+    if job_status.reason_of(context.status.conditions, kind) in _NOT_REPLACED:
         return
     wait = _found(context)
     # A refused attempt does not wait for the pods of the one before any more. If this decision
@@ -84,7 +83,8 @@ def explain(context: ReconcileContext) -> None:
     is_ending = wait is not None and wait.reason == waiting.CAUSES[TERMINATING].reason
     refusal = None if context.created else context.observed.refusal
     if refusal is not None and (wait is None or is_ending):
-        wait = waiting.refused(refusal, _former(context.job.status, kind))
+        former = job_status.message_of(context.job.status.conditions, kind)
+        wait = waiting.refused(refusal, former)
     if wait is not None:
         context.set_condition(kind, False, wait.reason, wait.message)
 
@@ -106,23 +106,20 @@ def explain_refusal(
 
 def _restore(context: ReconcileContext) -> None:
     """Replace an explanation that has ended between attempts, when no step sets Running."""
-    training, found = context.status.training, job_status.find(context.status.conditions, "Running")
-    if training is None or training.outcome is None or found is None:
+    training = context.status.training
+    if training is None or training.outcome is None:
         return
-    is_kept = training.outcome.reason == gang.TIMED_OUT and found.reason in waiting.UNPLACED
-    if found.reason in waiting.REASONS and not is_kept:
+    reason = job_status.reason_of(context.status.conditions, "Running")
+    is_kept = training.outcome.reason == gang.TIMED_OUT and reason in waiting.UNPLACED
+    if reason in waiting.REASONS and not is_kept:
         context.set_condition("Running", False, training.outcome.reason, training.outcome.message)
 
 
 def _found(context: ReconcileContext) -> waiting.Wait | None:
     objects = _of_this_step(context.status, context.observed)
-    former = _former(context.job.status, job_status.awaited(context.status))
+    kind = job_status.awaited(context.status)
+    former = job_status.message_of(context.job.status.conditions, kind)
     return waiting.find(objects, context.observed.events or {}, context.now, former)
-
-
-def _former(status: Status, kind: ConditionType) -> str:
-    found = job_status.find(status.conditions, kind)
-    return "" if found is None else found.message
 
 
 def _of_this_step(status: Status, observed: Observed) -> Sequence[WaitingObject]:

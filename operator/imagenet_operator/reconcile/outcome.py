@@ -80,10 +80,9 @@ def end_attempt(context: ReconcileContext, end: End) -> None:
         time=context.now, reason=end.reason, message=end.message, charged=charged
     )
     context.update_training(outcome=outcome)
-    running = job_status.find(context.status.conditions, "Running")
-    is_unplaced = running is not None and running.reason in waiting.UNPLACED
+    running = job_status.reason_of(context.status.conditions, "Running")
     # The next attempt is likely to wait for the same.
-    if not (end.reason == gang.TIMED_OUT and is_unplaced):
+    if not (end.reason == gang.TIMED_OUT and running in waiting.UNPLACED):
         context.set_condition("Running", False, end.reason, end.message)
     limit = limit_reached(context, end)
     is_failure = end.charge is Charge.FAILURE

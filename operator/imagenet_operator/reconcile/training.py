@@ -252,11 +252,9 @@ def _lift_gates(context: ReconcileContext, seen: Mapping[str, MemberPod]) -> str
         context.patch(gang.lift_gates(seen))
         return _WAITING
     found = f"waiting until all members fit: {missing}"
-    former = job_status.find(context.status.conditions, "Running")
+    former = job_status.message_of(context.status.conditions, "Running")
     # One node more or less that is full is not worth a write.
-    if former is not None and job_status.equal_without_numbers(found, former.message):
-        return former.message
-    return found
+    return former if job_status.equal_without_numbers(found, former) else found
 
 
 def _record_running(context: ReconcileContext, awaited: str) -> None:
@@ -283,8 +281,7 @@ def _record_running(context: ReconcileContext, awaited: str) -> None:
 
 def _is_unplaced(context: ReconcileContext) -> bool:
     """Whether the condition says that the scheduler does not place a pod."""
-    found = job_status.find(context.status.conditions, "Running")
-    return found is not None and found.reason in waiting.UNPLACED
+    return job_status.reason_of(context.status.conditions, "Running") in waiting.UNPLACED
 
 
 def _record_stragglers(context: ReconcileContext) -> None:

@@ -87,8 +87,8 @@ def explain_refusal(context: ReconcileContext, refusal: Refusal) -> None:
     roles = pending(context.job, context.observed)
     for upload in (_OF_DATASET, _OF_MODEL):
         if upload.role in roles:
-            former = job_status.find(context.status.conditions, upload.condition)
-            wait = waiting.refused(refusal, "" if former is None else former.message)
+            former = job_status.message_of(context.status.conditions, upload.condition)
+            wait = waiting.refused(refusal, former)
             context.set_condition(upload.condition, False, wait.reason, wait.message)
 
 
@@ -139,9 +139,8 @@ def _go_on(
         upload.condition, missing_protection(context)
     ):
         objects = [item for item in context.observed.waiting if item.role == upload.role]
-        former = job_status.find(context.job.status.conditions, upload.condition)
-        said = "" if former is None else former.message
-        wait = waiting.find(objects, context.observed.events or {}, context.now, said)
+        former = job_status.message_of(context.job.status.conditions, upload.condition)
+        wait = waiting.find(objects, context.observed.events or {}, context.now, former)
         reason, message = upload.reason, upload.message
         if wait is not None:
             reason, message = wait.reason, wait.message
@@ -175,8 +174,7 @@ def is_publishing(job: ImageNetJob, observed: Observed) -> bool:
     """Whether a dataset is to be published, and its end is not recorded."""
     if job.spec.dataset.publish is None:
         return False
-    found = job_status.find(job.status.conditions, _PUBLISHED)
-    if found is not None and found.reason in ("Published", _PUBLISH_FAILED):
+    if job_status.reason_of(job.status.conditions, _PUBLISHED) in ("Published", _PUBLISH_FAILED):
         return False
     is_ready = job_status.holds(job.status.conditions, "DatasetReady")
     return is_ready or dataset.PUBLISH in observed.jobs

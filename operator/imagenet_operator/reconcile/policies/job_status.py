@@ -88,6 +88,18 @@ def holds(conditions: Sequence[Condition], kind: ConditionType) -> bool:
     return found is not None and found.status == "True"
 
 
+def reason_of(conditions: Sequence[Condition], kind: ConditionType) -> str:
+    """Return the reason of the condition of a type; empty if it was never set."""
+    found = find(conditions, kind)
+    return "" if found is None else found.reason
+
+
+def message_of(conditions: Sequence[Condition], kind: ConditionType) -> str:
+    """Return the message of the condition of a type; empty if it was never set."""
+    found = find(conditions, kind)
+    return "" if found is None else found.message
+
+
 def equal_without_numbers(message: str, former: str) -> bool:
     """Whether two messages are equal but for numbers; such a change is not worth a write."""
     return _NUMBER.sub("", message) == _NUMBER.sub("", former)

@@ -126,10 +126,10 @@ def phase_of(job: ImageNetJob, status: Status) -> JobPhase | None:
     if training is None:
         if status.preparation is None or status.preparation.since is None:
             return "queueing"
-        ready = job_status.find(status.conditions, "DatasetReady")
-        if ready is not None and ready.reason == shared_dataset.REASON:
+        ready = job_status.reason_of(status.conditions, "DatasetReady")
+        if ready == shared_dataset.REASON:
             return "queueing"
-        return "fetching" if ready is not None and ready.reason == FETCHING else "preparing"
+        return "fetching" if ready == FETCHING else "preparing"
     if training.outcome is not None:
         is_restart = job_status.holds(status.conditions, "Restarting")
         grows = training.outcome.reason == elastic.GROWING
