@@ -145,7 +145,6 @@ async def _watch_jobs(
     configured: Configuration,
     terminated: asyncio.Future[None],
 ) -> None:
-    """Let kopf watch the jobs once the API server serves them."""
     await operator.find_definition()
     watch = await handlers.start(operator, where, configured.namespaces)
     # kopf has installed handlers of its own.

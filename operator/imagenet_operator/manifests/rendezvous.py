@@ -1,7 +1,5 @@
 """The rendezvous of an attempt's members: their ports, and how long they wait for each other.
 
-Both are the same in every strategy. The metrics have another port.
-
 A member that stops waiting has failed, which counts against backoffLimit. A gang without room is
 withdrawn without a charge. So the timeout of a member is longer than that of its gang, and leaves
 time for the last member to pull its image.

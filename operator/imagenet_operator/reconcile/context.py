@@ -113,7 +113,6 @@ class ReconcileContext:
         self.update(training=self.training.model_copy(update=changes))
 
     def holds(self, kind: ConditionType) -> bool:
-        """Whether a condition is True in the new status so far."""
         return job_status.holds(self.status.conditions, kind)
 
     def set_condition(
@@ -183,7 +182,6 @@ class ReconcileContext:
         self.requeue_at(self.now + self.settings.requeue_interval)
 
     def requeue_now(self) -> None:
-        """Have the job reconciled again as soon as this decision is applied."""
         self._requeue_times.append(self.now)
 
     def fail(self, reason: str, message: str) -> None:

@@ -12,10 +12,6 @@ repeated, skipped, or cut off between any two of its actions. Three rules make t
 The caller may read from caches, as long as the children are not older than the status: an object
 that a cache does not have yet would look as if it had vanished. The Kubernetes reconciler makes a
 decision that hangs on an absent object again, from live reads, before it applies it.
-
-The way of a job stands first: it is accepted, its dataset is prepared, it trains, its dataset is
-published, it ends, its model is uploaded, and it is cleaned up. Repairs and the records of what was
-found come after it.
 """
 
 from __future__ import annotations
@@ -95,8 +91,8 @@ def reject(
 ) -> Decision:
     """Return the decision that fails a job which cannot be reconciled; it is not retried.
 
-    `decide` rejects the jobs whose manifests cannot be built. The clusters reject a spec that this
-    version cannot read, and an object that the API server will never store.
+    The clusters reject a spec that this version cannot read, and an object that the API server will
+    never store.
     """
     context = ReconcileContext(job, Observed(), None, now, settings)
     context.fail(reason, message)
@@ -171,8 +167,8 @@ def _is_accepted(context: ReconcileContext) -> bool:
 def _has_dataset(context: ReconcileContext) -> bool:
     """Whether training may begin, or has begun.
 
-    Without the record of a dataset, which an older CRD may have pruned, the preparation runs again
-    before the next attempt.
+    An older CRD may have pruned the record of a dataset: the preparation runs again before the next
+    attempt.
     """
     if not context.holds("DatasetReady"):
         return False

@@ -1,7 +1,6 @@
 """The end of an attempt, and what follows: success, a restart, or the end of the job.
 
-`training` finds that an attempt has ended, and why. This module records the outcome, charges it,
-and fails the job when a limit is reached.
+`training` finds that an attempt has ended, and why. This module records the outcome and charges it.
 """
 
 from __future__ import annotations

@@ -163,7 +163,6 @@ def attempt_number(text: str) -> int | None:
 
 
 def _parts(line: str) -> tuple[str, str, float]:
-    """Return the name, the labels as they are written, and the value of a series."""
     name, brace, rest = line.partition("{")
     labels = ""
     if brace:

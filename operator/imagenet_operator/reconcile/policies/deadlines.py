@@ -1,9 +1,7 @@
 """Deadlines: how long a job may prepare and train, and an attempt may make no progress.
 
 preparationDeadlineSeconds and activeDeadlineSeconds are read from clocks, which leave the pauses
-out: the one counts the preparation, but not while the job is suspended; the other counts the time
-that all members of an attempt run, over all attempts, but not preparation, suspension, or waiting
-for nodes and restarts.
+out. activeDeadlineSeconds counts the time that all members of an attempt run, over all attempts.
 
 An attempt without progress for progressDeadlineSeconds is ended, and charged. The commonest failure
 of distributed training is a hang in which every pod runs, so phases alone are not enough. Progress
@@ -13,8 +11,7 @@ sample taken after its deadline shows no progress.
 Silence is not always a hang: a user's own program may serve no metrics, and a network may block
 them. So an attempt that never answered is left alone, and so is every attempt without a sampler. An
 attempt that answered before, to any operator (the status records it), hangs while it is silent. Its
-progress while no operator ran is unknown, so its silence counts from the first request of this
-operator that it did not answer.
+silence counts from the first request of this operator that it did not answer.
 """
 
 from __future__ import annotations

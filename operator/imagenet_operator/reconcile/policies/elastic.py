@@ -1,12 +1,10 @@
 """Elastic: how many workers the next attempt of a job with `minReplicas` has, and when it grows.
 
-The first attempt has the largest number, and so has the first one after a suspension: its pods
-wait for nodes, which a cluster autoscaler may add. If not all members are bound after
-`waitSeconds`, the next attempt has the largest smaller number that fits. If an attempt ends for
-another reason, such as a lost node, the next one has the largest number that fits. If no number
-fits, the next attempt waits with the former number, or with the least one after a wait in vain.
-
-If a quota did not admit all pods, the next attempt has as many workers as it admitted.
+The first attempt has the largest number, and so has the first one after a suspension: its pods wait
+for nodes, which a cluster autoscaler may add. If not all members are bound after `waitSeconds`, the
+next attempt has the largest smaller number that fits; if a quota did not admit all pods, as many as
+it admitted. After any other end, the next one has the largest number that fits. If no number fits,
+it waits with the former number, or with the least one after a wait in vain.
 
 If the free capacity is not known, the number of workers that were bound decides, and no job grows.
 
@@ -136,7 +134,6 @@ def _up_to(counts: Iterable[int], most: int) -> list[int]:
 
 
 def _largest(counts: Iterable[int], shortage: Shortage, otherwise: int) -> int:
-    """Return the largest number that fits; `otherwise` if none does."""
     found = (count for count in sorted(counts, reverse=True) if shortage(count) is None)
     return next(found, otherwise)
 

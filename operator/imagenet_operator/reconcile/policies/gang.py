@@ -1,24 +1,19 @@
 """Gang: all members of an attempt get nodes, or none keeps one.
 
-Timeout (the default): if not all members are bound in scheduleTimeoutSeconds, the attempt is
-withdrawn, uncharged. The next one starts after a jittered wait, so that two half-placed jobs cannot
-block each other permanently.
-
-A job with `workers.minReplicas` waits for waitSeconds instead, and the next attempt has fewer
-workers (`elastic`).
-
-No time counts while another controller, such as a queue, holds a member back.
+Timeout (the default): if not all members are bound in scheduleTimeoutSeconds, or in waitSeconds of
+a job with `workers.minReplicas` (`elastic`), the attempt is withdrawn, uncharged. The next one
+starts after a jittered wait, so that two half-placed jobs cannot block each other permanently. No
+time counts while another controller, such as a queue, holds a member back.
 
 Wait: a scheduling gate holds the pods back until all of them fit, and is then lifted for all at
 once. From then on the timeout holds too, because the fit is an estimate. Until then there is no
-timeout, and the condition Running names the member that has no room. An attempt that may have
-fewer workers has one from its start.
+timeout, unless the next attempt may have fewer workers.
 
 The fit is first fit, largest first, by requests and taints. A cordoned node counts as tainted, as
 for the scheduler. Affinities and node selectors are ignored, so the estimate may allow what the
-scheduler does not place: the timeout covers that, from the moment that the gates are lifted. It may
-also deny what a better packing allows. No timeout covers that, and the gang waits for more room. So
-a pod that may use several nodes takes one that few others may use.
+scheduler does not place: the timeout covers that. It may also deny what a better packing allows:
+then the gang waits for more room. So a pod that may use several nodes takes one that few others may
+use.
 
 An attempt whose creation was cut off (the operator died, a quota was exceeded) is withdrawn in the
 same way, never completed: a missing pod may have existed, and may still run under its name on a

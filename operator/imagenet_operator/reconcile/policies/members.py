@@ -2,17 +2,14 @@
 
 An attempt starts with one entry for every pod that it needs. A terminal state stays, whatever
 becomes of the pod. The record is written after all pods were created, so a pod that is absent has
-vanished, even if no reconcile saw it. It is never created again: two pods of one name could write
-to the same files.
+vanished. It is never created again: two pods of one name could write to the same files.
 
-Success is that every recorded worker exited with 0. A worker that vanishes after that undoes
-nothing, and neither does a server or scheduler that fails after the last worker. A program may save
-and exit with 0 at SIGTERM. So an exit with 0 after the eviction or the deletion was requested is no
-success, unless a program of ours says that the last epoch is done. Ours exit with 0 together, and
-only then. They leave their result in a termination message: the accuracy and speed of rank 0, or
-the speed of `--test-io`. Workers that all exit with 0 without a result have not trained. The label
-`labels.RESULT` marks the pods that must leave one. Pods of an older operator lack it, and so do
-pods with a program of the user's own.
+Success is that every recorded worker exited with 0, whatever happens to other members later. A
+program may save and exit with 0 at SIGTERM. So an exit with 0 after the eviction or the deletion
+was requested is no success, unless a program of ours says that the last epoch is done. Ours leave
+their result in a termination message. Workers that all exit with 0 without a result have not
+trained. The label `labels.RESULT` marks the pods that must leave one; pods of an older operator
+lack it.
 
 No strategy survives a lost member: all others hang. So a member that fails or vanishes ends the
 attempt. So does a scheduler, server or rendezvous (a helper) that exits while a worker runs. In
@@ -33,18 +30,12 @@ this order:
 8. A helper that exited with 0 before the last worker gets a grace period: at the end of training
    all members exit together, and the exit of a worker may be observed last.
 
-A node may be out of reach for minutes before its pods are deleted. A failure or a hang of other
-members meanwhile is charged to that node, whichever policy finds it. A node that dies silently
-turns NotReady after 40 seconds or more, and its members' peers may fail before that. The pods on
-that node cannot be deleted, so the next attempt waits for them, and they are still there when the
-node turns NotReady. Then the charge moves to the cluster. A node is suspect until it reports the
-end of a member. An end from before the first failure says nothing about the node. If a suspect node
-becomes unreachable within `REFUND_WINDOW`, the restart counts as a disruption, even if the member's
-pod has vanished. A charge that would fail the job is held until no node is suspect or the window is
-over.
-
-What a pod says of its end is replaced by what to change, if it used more storage or memory than it
-may.
+A failure or a hang of other members while a node is out of reach is charged to that node, whichever
+policy finds it. A node that dies silently turns NotReady after 40 seconds or more, and its members'
+peers may fail before that. Then the charge moves to the cluster. A node is suspect until it reports
+the end of a member. If a suspect node becomes unreachable within `REFUND_WINDOW`, the restart
+counts as a disruption, even if the member's pod has vanished. A charge that would fail the job is
+held until no node is suspect or the window is over.
 """
 
 from __future__ import annotations

@@ -172,7 +172,6 @@ def with_report(training: TrainingStatus, sample: Sample | None, now: datetime) 
 
 
 def _newly_reported(former: Status, status: Status) -> dict[str, float]:
-    """Return the increase of rank 0's account since the recorded status, by phase."""
     training, recorded = status.training, former.training
     if training is None or training.seconds is None:
         return {}

@@ -1,11 +1,8 @@
 """Waiting: why a job does not start, as the reason and message of its condition, and for how long.
 
 Claims: a job starts once all claims that it names exist. Whether they admit all pods that will use
-them is checked when it starts, and when it resumes, because it may have more workers by then. Pods
-that share a claim for one node are placed on one node (`manifests.volumes`), so the status records
-such claims for the builders. A claim for one pod, or one that is only readable, fails the job
-before a pod is created that would never start. Claims that are not observed are not checked: on one
-machine they are folders.
+them is checked when it starts, and when it resumes, because it may have more workers by then.
+Claims that are not observed are not checked: on one machine they are folders.
 
 Causes: `CAUSES` is the table, from the words of the kubelet, the scheduler, an Event or a refusal
 to a reason and a sentence. Its order is the order of precedence, since a condition has one reason.
@@ -15,12 +12,11 @@ Start errors: waiting does not cure image and configuration errors. They have th
 are not charged. Another attempt would meet the same error, so none is made. The attempt, or the Job
 of the preparation, stays until the error is cured, or until startDeadlineSeconds are over and the
 job fails. The status records the first error, so that a restart of the operator does not forget it.
-A program that the container runtime cannot start ends its pod, and with it the attempt. The next
-attempt starts after as long as the row of such attempts has lasted, so that the wait doubles. The
-row ends when all members run. Its deadline is the same. A job that has trained loses more by a
-failure than by a wait. So while it has restarts left, it waits for the cure without an end, and its
-condition names the error. While an error lasts, the attempt is ended neither for a lack of progress
-nor for members without nodes. After it, both count from its end.
+A program that the container runtime cannot start ends its pod, and with it the attempt
+(`backoff.after_start_error`). A job that has trained loses more by a failure than by a wait. So
+while it has restarts left, it waits for the cure without an end. While an error lasts, the attempt
+is ended neither for a lack of progress nor for members without nodes. After it, both count from its
+end.
 """
 
 from __future__ import annotations
