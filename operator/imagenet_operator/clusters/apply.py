@@ -22,11 +22,7 @@ _CLAIM = "PersistentVolumeClaim"
 
 @dataclass(frozen=True)
 class Applied:
-    """The outcome of a decision that was applied.
-
-    Attributes:
-        refused: Why the cluster refused patches that nothing else depends on.
-    """
+    """The job as it was applied, and why the cluster refused patches that nothing depends on."""
 
     job: ImageNetJob
     refused: tuple[ClusterError, ...]

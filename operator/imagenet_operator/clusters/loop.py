@@ -73,7 +73,6 @@ class WorkQueue(Generic[Key]):
         return len(self._waiting)
 
     def add(self, key: Key, *, low_priority: bool = False) -> None:
-        """Add a key."""
         if key in self._waiting:
             if low_priority or not self._waiting[key]:
                 return
@@ -93,7 +92,7 @@ class WorkQueue(Generic[Key]):
         heapq.heappush(self._timers, (due, self._count, key))
 
     def get(self, now: float, *, low_priority: bool = True) -> Key | None:
-        """Return the next key and mark it as being worked on; None if there is none.
+        """Return the next key, as being worked on; None if there is none.
 
         This drops every other entry of the key, also one for later.
         """
@@ -118,15 +117,10 @@ class WorkQueue(Generic[Key]):
             self._urgent.append(key)
 
     def succeeded(self, key: Key) -> None:
-        """Forget the failures of a key."""
         self._failures.pop(key, None)
 
     def failed(self, key: Key, now: float) -> float:
-        """Add a key again after a wait that grows with each failure in a row.
-
-        Returns:
-            The wait in seconds.
-        """
+        """Add a key again after a wait, in seconds, that grows with each failure in a row."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         delay: float = min(FIRST_DELAY * 2.0 ** min(count, 32), LONGEST_DELAY)
@@ -139,7 +133,6 @@ class WorkQueue(Generic[Key]):
         self._failures.pop(key, None)
 
     def next_due(self) -> float | None:
-        """Return when the next delayed key is due; None if there is none."""
         while self._timers:
             due, _, key = self._timers[0]
             if self._due.get(key) == due:
@@ -207,7 +200,6 @@ class Loop:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a reconcile hangs."""
         oldest = min(self._began.values(), default=None)
         return oldest is not None and time.monotonic() - oldest > STUCK_SECONDS
 
@@ -238,7 +230,6 @@ class Loop:
         return key
 
     async def _wait(self) -> None:
-        """Sleep until a job can be reconciled."""
         due = self.queue.next_due() if len(self._began) < MAX_CONCURRENT_RECONCILES else None
         timer = None
         if due is not None:

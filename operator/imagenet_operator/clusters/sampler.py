@@ -42,11 +42,7 @@ NO_TIME: Final = "no time left"
 
 @dataclass(frozen=True)
 class Target:
-    """A member that serves metrics.
-
-    Attributes:
-        asked: Its role and attempt, which are known even if it does not answer.
-    """
+    """A member that serves metrics; its role and attempt are known even if it does not answer."""
 
     host: str
     port: int
@@ -70,10 +66,7 @@ class Scrapes:
 
 
 async def scrape(members: Mapping[str, Target], timeout: float) -> Scrapes:
-    """Scrape all members of a job, in an order that differs each time.
-
-    A member may take `timeout` seconds.
-    """
+    """Scrape all members of a job, each within `timeout` seconds, in a random order."""
     found = Scrapes()
     order = list(members.items())
     random.shuffle(order)
@@ -89,7 +82,6 @@ async def scrape(members: Mapping[str, Target], timeout: float) -> Scrapes:
 
 
 async def _work(turns: Iterator[tuple[str, Target]], timeout: float, scrapes: Scrapes) -> None:
-    """Scrape one member after the other."""
     for pod, target in turns:
         try:
             async with asyncio.timeout(timeout):
@@ -209,13 +201,11 @@ class Sampler:
         return found[1] if found is not None and found[0] == uid else None
 
     def forget(self, key: JobKey) -> None:
-        """Drop the samples of a job."""
         self._samples.pop(key, None)
         self._announced.pop(key, None)
         self._left_out.pop(key, None)
 
     async def run(self) -> None:
-        """Sample until cancelled."""
         while True:
             began = time.monotonic()
             keys = self._members.jobs_with_pods()

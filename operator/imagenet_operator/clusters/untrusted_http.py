@@ -44,9 +44,7 @@ class BadAnswer(Exception):  # noqa: N818 - named for what the server sent
 
 
 async def get(host: str, port: int, path: str, feed: Callable[[bytes], None]) -> None:
-    """Get a page; the caller limits the time.
-
-    `feed` is called with each piece of the content.
+    """Get a page, and call `feed` with each piece of its content; the caller limits the time.
 
     Raises:
         LimitExceeded: The content is too long or compressed, or the page is redirected.
@@ -130,7 +128,6 @@ async def _chunk_size(reader: asyncio.StreamReader) -> int:
 
 
 async def _exactly(reader: asyncio.StreamReader, length: int) -> AsyncGenerator[bytes]:
-    """Yield so many bytes in pieces."""
     while length:
         piece = await reader.read(min(length, PIECE_BYTES))
         if not piece:

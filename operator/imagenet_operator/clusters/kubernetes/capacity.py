@@ -116,7 +116,6 @@ class _Bound:
     """The requests of bound pods when they were listed.
 
     Attributes:
-        taken: Node → resource → amount in base units.
         known: UIDs of our pods that were bound by then: they are counted, or had ended.
         until: When the list expires, by the monotonic clock in seconds.
     """
@@ -162,7 +161,6 @@ class CapacityLock:
                 self._enqueue(next_key, True)
 
     def forget(self, key: JobKey) -> None:
-        """Do not enqueue a job any more."""
         self._turned_away.pop(key, None)
 
     def invalidate(self) -> None:

@@ -216,14 +216,10 @@ class Fence:
         self._under_way: set[asyncio.Task[Answer]] = set()
 
     def extend(self, renewed_at: float) -> None:
-        """Move the fence.
-
-        It counts from the time when the request that renewed the lease was about to be sent.
-        """
+        """Count from `renewed_at`, when the request that renewed the lease was about to be sent."""
         self._renewed_at = renewed_at
 
     def close(self) -> None:
-        """Let no further request pass."""
         self._renewed_at = -math.inf
 
     def seconds_left(self) -> float:
@@ -236,14 +232,10 @@ class Fence:
     async def follow(
         self, request: Callable[[], Coroutine[Any, Any, Answer]], end: float
     ) -> Answer:
-        """Return the answer of a request that the fence has admitted.
+        """Return the answer of an admitted request, which has until `end` by the monotonic clock.
 
         The waiting task may be cancelled. The request goes on then, because its answer says
         that the API server will not carry it out any more.
-
-        Args:
-            request: Sends the request; not called if its task is cancelled before it begins.
-            end: When its time is over, by the monotonic clock.
         """
         task = asyncio.create_task(self._note(request, end))
         self._under_way.add(task)
@@ -264,8 +256,7 @@ class Fence:
     async def settle(self, seconds: float) -> bool:
         """Wait for the answers of the requests under way, and cut off those that take too long.
 
-        Returns:
-            Whether every request that was sent has had its answer, or its time is over.
+        Returns whether each request that was sent has had its answer, or its time is over.
         """
         if self._under_way:
             _, late = await asyncio.wait(self._under_way, timeout=seconds)
@@ -278,7 +269,8 @@ class Fence:
 class Client:
     """Requests to one API server, while it is entered.
 
-    The fence admits requests that change something; without one, all are sent.
+    The fence admits requests that change something; without one, all are sent. A request that is
+    refused, or has no answer, raises `ApiError`.
     """
 
     def __init__(self, connection: Connection, fence: Fence | None = None) -> None:
@@ -327,15 +319,9 @@ class Client:
         )
 
     async def get(self, path: str, accept: str = _JSON, **parameters: str) -> Manifest:
-        """Return the object or collection at a path.
-
-        Raises:
-            ApiError: It does not exist, or cannot be read.
-        """
         return await self._request("GET", path, parameters=parameters, accept=accept)
 
     async def text(self, path: str, **parameters: str) -> str:
-        """Return the text at a path, such as a log."""
         answer = await self._answer("GET", path, parameters=parameters, accept="*/*")
         return answer.text.decode("utf-8", "replace")
 
@@ -345,9 +331,6 @@ class Client:
         """Yield a collection in pages, so that no answer is huge; `items` is always a list.
 
         The next page is requested before the current one is read.
-
-        Raises:
-            ApiError: It cannot be read.
         """
         parameters = {"limit": str(PAGE), **parameters}
         asked = self._ask(path, accept, parameters)
@@ -372,35 +355,19 @@ class Client:
         return asyncio.create_task(page, name=f"a page of {path}")
 
     async def create(self, path: str, manifest: Manifest, **parameters: str) -> Manifest:
-        """Create an object, and return it as it is stored.
-
-        Raises:
-            ApiError: It exists already (code 409), or is refused.
-        """
+        """Create an object, and return it as it is stored; code 409 if it exists."""
         return await self._request("POST", path, manifest, parameters=parameters)
 
     async def replace(self, path: str, manifest: Manifest) -> Manifest:
-        """Overwrite an object, and return it as it is stored.
-
-        Raises:
-            ApiError: It has changed since (code 409), is gone, or is refused.
-        """
+        """Overwrite an object, and return it as it is stored; code 409 if it has changed since."""
         return await self._request("PUT", path, manifest)
 
     async def merge(self, path: str, patch: Manifest) -> Manifest:
-        """Merge a patch (RFC 7396) into an object, and return it as it is stored.
-
-        Raises:
-            ApiError: A precondition fails (code 409), it is gone, or is refused.
-        """
+        """Merge a patch (RFC 7396) into an object; code 409 if a precondition fails."""
         return await self._request("PATCH", path, patch, content=_MERGE_PATCH)
 
     async def delete(self, path: str, options: Manifest) -> Manifest:
-        """Delete an object, and return its last state or a Status.
-
-        Raises:
-            ApiError: A precondition fails (code 409), it is gone, or is kept.
-        """
+        """Delete an object, and return its last state or a Status; code 409 as with `merge`."""
         return await self._request("DELETE", path, options)
 
     async def _request(
@@ -476,11 +443,7 @@ class Client:
             return False
 
     async def _send(self, verb: str, path: str, credentials: Credentials, **parts: Any) -> Answer:
-        """Send a request once, and return its answer.
-
-        Raises:
-            ApiError: The fence does not admit it.
-        """
+        """Send a request once; raise ApiError if the fence does not admit it."""
         began = time.monotonic()
         if self._fence is None or verb == "GET":
             return await self._exchange(began + REQUEST_SECONDS, verb, path, credentials, **parts)
@@ -525,12 +488,8 @@ class Client:
     ) -> AsyncGenerator[tuple[str, Manifest]]:
         """Yield the events of a collection, as type and object, until the server ends the watch.
 
-        A connection without data for `silence` seconds counts as lost. The query has the resource
-        version to begin after.
-
-        Raises:
-            ApiError: It cannot be watched (code 410: not from that version), or the connection is
-                lost.
+        The query has the resource version to begin after; code 410 if that is too old. A connection
+        without data for `silence` seconds counts as lost.
         """
         query = {"watch": "true", "allowWatchBookmarks": "true", **parameters}
         async with aclosing(self._stream("WATCH", path, silence, {}, query)) as lines:
@@ -548,11 +507,7 @@ class Client:
         """Return the text at a path by lines with their line breaks, until the server ends it.
 
         The last line has no line break if the text does not end with one. A connection without
-        data for `silence` seconds counts as lost.
-
-        Raises:
-            ApiError: It cannot be read, or the connection is lost; the reason of a silence is
-                `SILENT`.
+        data for `silence` seconds counts as lost, with the reason `SILENT`.
         """
         return self._stream("GET", path, silence, {"Accept": "*/*"}, parameters)
 
@@ -598,11 +553,6 @@ class Client:
     async def websocket(
         self, path: str, protocol: str, **parameters: str
     ) -> aiohttp.ClientWebSocketResponse:
-        """Open a websocket of a subprotocol, and return it.
-
-        Raises:
-            ApiError: It is refused, or there is no answer.
-        """
         assert self._sockets is not None, "the client is not entered"
         what = f"CONNECT {path}"
         for left in (1, 0):
@@ -636,7 +586,6 @@ class Client:
         return self._connection.server.rstrip("/") + path
 
     def _authorized(self, credentials: Credentials, headers: dict[str, str]) -> dict[str, Any]:
-        """Return the parts of a request that depend on who sends it."""
         # Connections are shared by requests with the same context: a new one opens new ones.
         return {
             "headers": (*headers.items(), *credentials.headers),

@@ -104,7 +104,6 @@ class KubernetesCluster:
     # ------------------------------------------------------------------ reads
 
     async def observe(self, job: ImageNetJob) -> list[Manifest]:
-        """Return the job's children, and other objects with names that it needs."""
         key = key_of(job)
         caches = self.children.values()
         return [stored.manifest() for cache in caches for stored in cache.of_job(key)] + [
@@ -112,7 +111,6 @@ class KubernetesCluster:
         ]
 
     async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
-        """Return the nodes of its pods and members that are not ready, gone or out of service."""
         training = job.status.training
         recorded = () if training is None else training.members
         # A pod may have vanished from its node before the node is known to be lost.
@@ -127,7 +125,6 @@ class KubernetesCluster:
         return frozenset(pod.node for pod in pods if pod.node and pod.node not in self._reachable)
 
     async def refresh_job(self, key: JobKey) -> None:
-        """Read a job from the API server into the cache."""
         known = self.jobs.get(*key)
         try:
             self.jobs.put(await self._client.get(objects.JOB.path(*key)), silently=True)
@@ -188,7 +185,6 @@ class KubernetesCluster:
         return found
 
     def forget(self, key: JobKey) -> None:
-        """Drop what is known of a job that is gone."""
         self._foreign.pop(key, None)
         self.capacity_lock.forget(key)
         self.capacity_lock.release(key)
@@ -196,11 +192,9 @@ class KubernetesCluster:
         self.dry_runs.forget(key)
 
     def jobs_with_pods(self) -> list[JobKey]:
-        """Return the jobs that have pods, for the sampler."""
         return self.children[objects.POD.name].jobs()
 
     def pods_of(self, key: JobKey) -> tuple[str, list[Manifest]] | None:
-        """Return a job's UID and its pods, for the sampler; None if there is no such job."""
         job = self.jobs.get(*key)
         if job is None:
             return None
@@ -236,13 +230,7 @@ class KubernetesCluster:
     # ------------------------------------------------------------------ writes
 
     async def create(self, job: ImageNetJob, manifest: Manifest) -> None:
-        """Create an object; nothing happens if the job has it already.
-
-        Raises:
-            AlreadyExists: The object of this kind and name is not the job's or is being deleted.
-            Invalid: No API server would ever store it.
-            ApiError: It is refused for now.
-        """
+        """Create an object; raise Invalid if no API server would ever store it."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         cache, key = self.children[kind], key_of(job)
         try:
@@ -259,7 +247,6 @@ class KubernetesCluster:
             cache.put(made, silently=True)
 
     async def delete(self, job: ImageNetJob, reference: Reference) -> None:
-        """Delete an object, and its dependents after it."""
         kind = objects.BY_NAME[reference.kind]
         options = {
             "apiVersion": "v1",
@@ -279,7 +266,6 @@ class KubernetesCluster:
             self.children[kind.name].put(answer, silently=True)
 
     async def patch(self, job: ImageNetJob, patch: Patch) -> None:
-        """Merge a patch into an object."""
         cache = self.children[patch.kind]
         if patch.kind == objects.POD.name:
             # The only patch of a pod removes its scheduling gate.
@@ -297,12 +283,6 @@ class KubernetesCluster:
         cache.put(answer, silently=True)
 
     async def write_status(self, job: ImageNetJob) -> None:
-        """Store the status that the job carries.
-
-        Raises:
-            Conflict: The job has changed since it was read, or is gone.
-            ApiError: The status is refused.
-        """
         read = self.jobs.get(*key_of(job))
         if read is None or (read.uid, str(read.version)) != (
             job.metadata.uid,
@@ -334,7 +314,6 @@ class KubernetesCluster:
             raise Conflict(str(error)) from error
 
     async def record_event(self, job: ImageNetJob, event: Event) -> None:
-        """Have the recorder send an event, beside the reconciles."""
         self._recorder.record(job, event)
 
 

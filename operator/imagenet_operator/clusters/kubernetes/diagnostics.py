@@ -79,7 +79,6 @@ class ObjectEvents:
         self._known: dict[JobKey, _Known] = {}
 
     def forget(self, key: JobKey) -> None:
-        """Drop what is known of a job."""
         self._known.pop(key, None)
 
     async def read(

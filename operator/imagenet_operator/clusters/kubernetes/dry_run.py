@@ -55,7 +55,6 @@ class DryRuns:
         self._verdicts: dict[JobKey, tuple[str, int, Verdict]] = {}
 
     def forget(self, key: JobKey) -> None:
-        """Drop what is known of a job that is gone."""
         self._verdicts.pop(key, None)
 
     def verdict(self, job: ImageNetJob) -> Verdict | None:

@@ -21,13 +21,10 @@ LONGEST_SILENCE: Final = 180.0
 
 
 class Server:
-    """Serves HTTP; a context manager.
+    """Serves HTTP on a port, between `start` and `stop`.
 
-    Args:
-        troubles: Returns what is wrong, in words; empty if healthy.
-        pending: Returns what is not ready yet.
-        refresh: Called before metrics are served.
-        port: The port.
+    `troubles` says what is wrong, and `pending` what is not ready yet. `refresh` is called before
+    metrics are served.
     """
 
     def __init__(
@@ -48,16 +45,10 @@ class Server:
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
 
     async def start(self) -> None:
-        """Start the server.
-
-        Raises:
-            OSError: The port is in use.
-        """
         await self._runner.setup()
         await web.TCPSite(self._runner, port=self._port).start()
 
     async def stop(self) -> None:
-        """Stop the server."""
         await self._runner.cleanup()
 
     async def _metrics(self, request: web.Request) -> web.Response:

@@ -56,11 +56,7 @@ _JITTER: Final = 0.5
 
 @dataclass(frozen=True)
 class Scope:
-    """The Leases of one operator.
-
-    Attributes:
-        names: The names of its Leases, in alphabetical order.
-    """
+    """The Leases of one operator, in alphabetical order."""
 
     names: tuple[str, ...]
 
@@ -107,14 +103,12 @@ class Observations:
             self.put(item)
 
     def put(self, item: Manifest) -> None:
-        """Take one Lease as the API server has just sent it."""
         name, spec = item["metadata"]["name"], item.get("spec") or {}
         self._stored[name] = item
         if name not in self._seen or self._seen[name].spec != spec:
             self._seen[name] = _Seen(spec, time.monotonic())
 
     def stored(self, name: str) -> Manifest | None:
-        """Return a Lease as it is stored."""
         return self._stored.get(name)
 
     def holders(self, scope: Scope) -> dict[str, str]:
@@ -151,7 +145,6 @@ class LeaderElection:
 
     Attributes:
         identity: The name of this process in its Leases.
-        is_leader: Whether it may act.
         trouble: Why the Leases cannot be read; empty if they can.
     """
 
@@ -180,7 +173,6 @@ class LeaderElection:
     # ------------------------------------------------------------------ acquire
 
     async def acquire(self) -> None:
-        """Wait until this process is the leader."""
         while not await self._try():
             await asyncio.sleep(self._pause())
         self._set_leader(True)
@@ -250,7 +242,6 @@ class LeaderElection:
                 self._lose(f"it was not renewed for {self._times.renew_deadline:g} s")
 
     async def _renew(self) -> bool:
-        """Try to renew the Leases until that succeeds."""
         while True:
             asked_at = time.monotonic()
             outcomes = await asyncio.gather(
@@ -266,11 +257,7 @@ class LeaderElection:
             await asyncio.sleep(self._times.retry_period * random.uniform(1 - _JITTER, 1))
 
     async def _handle(self, failure: BaseException) -> None:
-        """Find out why a renewal failed.
-
-        Raises:
-            LeaseLost: Another process has taken a Lease.
-        """
+        """Raise LeaseLost if another process has taken a Lease, which is why a renewal failed."""
         if not isinstance(failure, ApiError):
             raise failure
         self._complain(failure)

@@ -121,11 +121,7 @@ class Login(Protocol):
     """A way to get credentials."""
 
     async def log_in(self) -> Credentials:
-        """Return credentials; equal ones if nothing has changed.
-
-        Raises:
-            NoConnection: There are none.
-        """
+        """Return credentials, equal ones if nothing has changed; raise NoConnection without any."""
         ...
 
 
@@ -145,9 +141,6 @@ class Connection:
         namespace: The namespace of the kubeconfig's context.
         proxy: The URL of the HTTP proxy to it.
         server_name: The name in its certificate, if the URL has another.
-
-    Attributes:
-        clock: The seconds that pass.
     """
 
     def __init__(
@@ -170,21 +163,14 @@ class Connection:
         self._renewal: asyncio.Task[Credentials] | None = None
 
     async def credentials(self) -> Credentials:
-        """Return what the next request carries.
-
-        Raises:
-            NoConnection: There is no login.
-        """
+        """Return what the next request carries; raise NoConnection if there is no login."""
         held = self._held
         if held is not None and self.clock() < held.renew_at:
             return held.credentials
         return await self._renew()
 
     async def renew(self, refused: Credentials) -> Credentials:
-        """Return other credentials after a refusal; the same ones if there are no others.
-
-        Args:
-            refused: Those that the API server has answered with 401.
+        """Return other credentials after a refusal (401); the same ones if there are no others.
 
         Raises:
             NoConnection: There is no login.
@@ -238,11 +224,8 @@ class Connection:
     ) -> aiohttp.ClientSession:
         """Return a session that is logged in, for a library that makes its own requests.
 
-        Its token is renewed; its certificate stays that of the credentials.
-
-        Args:
-            credentials: The login.
-            answered: Called with each response, before its content is read.
+        Its token is renewed; its certificate stays that of the credentials. `answered` gets each
+        response before its content is read.
         """
 
         async def report(
@@ -323,11 +306,9 @@ def _kubeconfigs(environment: Mapping[str, str]) -> list[Path]:
 
 
 def from_kubeconfig(*paths: Path, name: str | None = None) -> Connection:
-    """Return the connection of a context of kubeconfigs.
+    """Return the connection of a context of kubeconfigs: the current one without a name.
 
-    Args:
-        *paths: The files; the first that names a context, a cluster or a user decides.
-        name: The context's; None for the current one.
+    The first file that names a context, a cluster or a user decides.
 
     Raises:
         NoConnection: There is no such context, or a field of it cannot be used.
@@ -357,13 +338,7 @@ def from_kubeconfig(*paths: Path, name: str | None = None) -> Connection:
 
 @dataclass(frozen=True)
 class _Fields:
-    """An object of a kubeconfig.
-
-    Attributes:
-        file: The kubeconfig.
-        name: The object's path with a dot behind it; empty for the file as a whole.
-        values: Its fields.
-    """
+    """An object of a kubeconfig; its name ends with a dot, and is empty for the whole file."""
 
     file: Path
     name: str
@@ -374,7 +349,6 @@ class _Fields:
         return f"{self.file}: {self.name}{name}"
 
     def text(self, name: str) -> str | None:
-        """Return a text; None if it is absent or empty."""
         value = self.values.get(name)
         if value is None or value == "":
             return None
@@ -424,10 +398,7 @@ class _Kubeconfig:
     """One file or several; as with kubectl, the first file that names something decides.
 
     The package's merger takes the last file's current-context, and stops at an item without a name.
-
-    Args:
-        paths: Their paths, at least one.
-        which: The context to be read, for errors: the current one, or another.
+    In errors, `which` says which context is to be read.
     """
 
     def __init__(self, paths: Sequence[Path], which: str) -> None:
@@ -487,11 +458,7 @@ class _Kubeconfig:
 
 
 class _ServiceAccountLogin:
-    """The service account of the pod that the process runs in.
-
-    Attributes:
-        server: The API server's URL.
-    """
+    """The service account of the pod that the process runs in."""
 
     def __init__(self, folder: Path, host: str, port: str) -> None:
         self._folder = folder
@@ -508,7 +475,6 @@ class _ServiceAccountLogin:
         self.server: str = configuration.host
 
     async def log_in(self) -> Credentials:
-        """Return the token and the certificates as they are now."""
         configuration = self._load()
         tls, certificates = _tls(configuration, self._authority, "")
         return Credentials(_headers(configuration, self._token), tls, certificates, FILE_SECONDS)
@@ -521,12 +487,7 @@ class _ServiceAccountLogin:
 
 
 class _KubeconfigLogin:
-    """The user of a kubeconfig's context.
-
-    Args:
-        cluster: Its cluster, with a server.
-        user: Its user.
-    """
+    """The user of a kubeconfig's context, and its cluster."""
 
     def __init__(self, cluster: _Fields, user: _Fields) -> None:
         self._cluster = cluster
@@ -539,7 +500,6 @@ class _KubeconfigLogin:
             self._plugin = _ExecPlugin(_Fields(user.file, f"{user.name}exec.", plugin), cluster)
 
     async def log_in(self) -> Credentials:
-        """Check the fields and their files, run the plugin, and load what they say."""
         authority = self._cluster.pem("certificate-authority")
         authority_place = self._cluster.place(next(iter(authority), "certificate-authority"))
         if "certificate-authority" in authority:
@@ -600,12 +560,7 @@ def _is_variable(item: Any) -> bool:
 
 
 class _ExecPlugin:
-    """The exec plugin of a kubeconfig's user: a program that prints credentials.
-
-    Args:
-        fields: The user's field ``exec``.
-        cluster: The cluster, for plugins with ``provideClusterInfo``.
-    """
+    """The exec plugin of a kubeconfig's user: a program that prints credentials."""
 
     def __init__(self, fields: _Fields, cluster: _Fields) -> None:
         self._place = fields.place("command")
@@ -674,10 +629,6 @@ class _ExecPlugin:
 
 
 def _in_thread(run: Callable[[], Any]) -> Future[Any]:
-    """Run a plugin in a thread that does not delay the end of the program.
-
-    The end of a program waits for the threads of `asyncio.to_thread`.
-    """
     done: Future[Any] = Future()
     # From now on, a caller that gives up does not cancel it for others.
     done.set_running_or_notify_cancel()
@@ -695,9 +646,7 @@ def _in_thread(run: Callable[[], Any]) -> Future[Any]:
 def _as_user(status: Any) -> tuple[dict[str, str], datetime | None]:
     """Return what the field ``status`` of a plugin's answer says, as fields of a user.
 
-    Raises:
-        TypeError: It has no fields.
-        ValueError: It holds no login.
+    Raises TypeError if it has no fields, and ValueError if it holds no login.
     """
     said = {name: value for name, value in dict(status).items() if value}
     for name in ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp"):
@@ -734,10 +683,7 @@ def _tls(
 ) -> tuple[ssl.SSLContext | None, bytes]:
     """Return the TLS context for a configuration, and a hash of what it is made of.
 
-    Args:
-        configuration: The configuration.
-        authority: The name of the API server's authority in errors.
-        certificate: The name of our certificate in errors.
+    In errors, `authority` names the API server's authority, and `certificate` our certificate.
     """
     if not configuration.host.startswith("https:"):
         return None, b""

@@ -131,10 +131,7 @@ LEASE_WRITES = Counter(
 
 
 def measure_reconcile(result: str, seconds: float) -> None:
-    """Count a reconcile.
-
-    The result is success, again or error.
-    """
+    """Count a reconcile whose result is success, again or error."""
     RECONCILES.labels(result).inc()
     RECONCILE_SECONDS.observe(seconds)
 

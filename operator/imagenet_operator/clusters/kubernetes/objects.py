@@ -61,7 +61,7 @@ _MAX_TOMBSTONES = 20_000
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind."""
+    """A kind of the API: the names in manifests and in paths."""
 
     name: str
     group: str
@@ -71,7 +71,6 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """The manifest's ``apiVersion``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
@@ -243,11 +242,9 @@ def _some(fields: Manifest, names: tuple[str, ...]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One object.
+    """The kept parts of one object, as JSON without its resource version.
 
-    Attributes:
-        job: The job that it belongs to by its label; None for one that has no such label.
-        text: Itself, as JSON, without its resource version.
+    Its job is the one that its label names.
     """
 
     uid: str
@@ -258,7 +255,6 @@ class Stored:
     debounce: bool
 
     def manifest(self) -> Manifest:
-        """Return a copy of the object."""
         found: Manifest = orjson.loads(self.text)
         found["metadata"]["resourceVersion"] = str(self.version)
         return found
@@ -301,31 +297,24 @@ class Cache:
         self.revision = 0
 
     def __len__(self) -> int:
-        """How many objects are known."""
         return len(self._objects)
 
     def get(self, namespace: str, name: str) -> Stored | None:
-        """Return one object, if it is known."""
         return self._objects.get((namespace, name))
 
     def of_job(self, job: JobKey) -> list[Stored]:
-        """Return the objects of a job."""
         return [self._objects[key] for key in self.keys_of_job(job)]
 
     def all(self) -> list[Stored]:
-        """Return every object."""
         return list(self._objects.values())
 
     def keys(self, namespace: str | None = None) -> list[JobKey]:
-        """Return namespace and name of every object, or of those in one namespace."""
         return [key for key in self._objects if namespace is None or key[0] == namespace]
 
     def jobs(self) -> list[JobKey]:
-        """Return the jobs that have an object here."""
         return list(self._by_job)
 
     def jobs_on(self, node: str) -> set[JobKey]:
-        """Return the jobs that have an object on a node."""
         return {
             stored.job
             for stored in self._objects.values()
@@ -333,16 +322,12 @@ class Cache:
         }
 
     def keys_of_job(self, job: JobKey) -> list[JobKey]:
-        """Return namespace and name of a job's objects."""
         return sorted(self._by_job.get(job, ()))
 
     def put(self, manifest: Manifest, *, silently: bool = False) -> bool:
-        """Store an object, unless a newer state is known.
+        """Store an object, unless a newer state is known; return whether its kept parts changed.
 
         `silently` is for the answer to our own request, which is not announced.
-
-        Returns:
-            Whether its kept parts changed.
         """
         metadata = manifest["metadata"]
         if not self._is_newer(_key(metadata), str(metadata["uid"]), _version(metadata)):

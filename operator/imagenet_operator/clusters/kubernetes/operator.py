@@ -103,12 +103,7 @@ class Operator:
     # ------------------------------------------------------------------ events from kopf
 
     def job_event(self, kind: str | None, job: Manifest) -> None:
-        """Handle an event of a job.
-
-        Args:
-            kind: ADDED, MODIFIED or DELETED; None for a job that was only listed.
-            job: As the API server sent it.
-        """
+        """Handle an event of a job; its kind is None for a job that was only listed."""
         metadata = job["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if kind == "DELETED":
@@ -123,8 +118,7 @@ class Operator:
     def watch_began(self, path: str) -> None:
         """Handle that kopf watches the jobs, which it does once it has listed them.
 
-        Args:
-            path: Of the request, which may have a prefix of the API server.
+        The path of the request may have a prefix of the API server.
         """
         began = [known for known in self._unwatched if path.endswith(known)]
         for known in began:
@@ -142,11 +136,7 @@ class Operator:
     # ------------------------------------------------------------------ tasks
 
     async def run(self) -> None:
-        """Run until cancelled.
-
-        Raises:
-            LeaseLost: This process may not act any more.
-        """
+        """Run until cancelled; raise LeaseLost if this process may not act any more."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._fill_caches(tasks)
@@ -239,7 +229,6 @@ class Operator:
     # ------------------------------------------------------------------ health
 
     def troubles(self) -> Iterator[str]:
-        """Yield what is unhealthy."""
         # The operator may lack the right to list nodes. Until that is known, every reconcile waits
         # for them, and once they are listed, reconciles rely on them.
         counts = self.cluster.knows_nodes or not self._nodes.answered.is_set()
@@ -257,7 +246,6 @@ class Operator:
             yield "a reconcile hangs"
 
     def pending(self) -> Iterator[str]:
-        """Yield what is not ready yet."""
         if not self._is_defined:
             yield NOT_DEFINED
         for reflector in self._children:
@@ -308,16 +296,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class _Summary:
-    """What the metrics show of a job.
-
-    Attributes:
-        namespace: Its namespace.
-        name: Its name.
-        phase: Its phase.
-        waits: Why it does not start, if so: the reason.
-        time: ``status.time``.
-        stragglers: ``status.training.stragglers``.
-    """
+    """What the metrics show of a job; if it does not start, `waits` is the reason."""
 
     namespace: str
     name: str
@@ -328,7 +307,6 @@ class _Summary:
 
 
 def _summary(job: Stored) -> _Summary:
-    """Return what the metrics show of a job."""
     manifest = orjson.loads(job.text)
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     phase = status.get("phase") or metrics.NO_PHASE

@@ -40,11 +40,7 @@ _OPEN_SECONDS: Final = 30.0
 
 
 class PodEnded(ClusterError):  # noqa: N818 - says what has happened
-    """The programs of a pod have ended, so it takes no connection any more.
-
-    Attributes:
-        pod: As the API server has it.
-    """
+    """The programs of a pod have ended, so it takes no connection any more."""
 
     def __init__(self, pod: Manifest) -> None:
         super().__init__(f"the pod {pod['metadata']['name']} has ended: {pod['status']['phase']}")
@@ -60,13 +56,6 @@ class PortForward(aiohttp.BaseConnector):
 
     Attributes:
         failure: The kubelet's words for the last connection that failed; empty if there is none.
-
-    Args:
-        client: The API server.
-        namespace: The pod's.
-        pod: Its name.
-        port: The port at 127.0.0.1 on which a program of the pod listens.
-        limit: The most connections at a time.
     """
 
     def __init__(self, client: Client, namespace: str, pod: str, port: int, limit: int = 4) -> None:

@@ -144,7 +144,6 @@ class Refusals:
             self._episodes[key] = self._episodes.get(key, 0) + 1
 
     def forget(self, key: JobKey) -> None:
-        """Drop what is known of a job that is gone."""
         self.latest.pop(key, None)
         self._episodes.pop(key, None)
 
@@ -165,18 +164,12 @@ class _NamedClaims:
 
     @property
     def absent(self) -> frozenset[str]:
-        """The names without a claim."""
         return self.names - {item["metadata"]["name"] for item in self.found}
 
 
 @dataclass(frozen=True)
 class _View:
-    """A job and its surroundings at one moment.
-
-    Attributes:
-        children: Its children, and other objects with names that it needs.
-        observed: The children, sorted; without the free capacity and the last refusal.
-    """
+    """A job and its surroundings at one moment, without free capacity and the last refusal."""
 
     stored: Stored
     found: StoredJob
@@ -215,15 +208,11 @@ class Reconciler:
         self._faults: dict[JobKey, tuple[str, int, list[Problem]]] = {}
 
     def forget(self, key: JobKey) -> None:
-        """Drop what is known of a job that is gone."""
         self._refusals.forget(key)
         self._faults.pop(key, None)
 
     async def reconcile(self, key: JobKey) -> timedelta | None:
-        """Reconcile a job until no decision follows at once.
-
-        Returns:
-            When to reconcile again without an event; None for never.
+        """Reconcile a job until no decision follows at once; return when to reconcile it again.
 
         Raises:
             ClusterError: The API server refused something, did not answer, or the caches lagged.
@@ -296,8 +285,7 @@ class Reconciler:
     ) -> tuple[ReadConsistency, timedelta | None]:
         """Decide, and apply the decision if the view is consistent enough for it.
 
-        Returns:
-            The consistency of the next view, and when to reconcile again.
+        Returns the consistency of the next view, and when to reconcile again.
         """
         async with self._room(job, view) as room:
             if room is None:

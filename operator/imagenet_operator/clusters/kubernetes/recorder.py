@@ -38,8 +38,6 @@ _MOST_SERIES: Final = 1000
 
 @dataclass
 class _Series:
-    """The events of one series."""
-
     manifest: Manifest
     queued_at: datetime
     count: int = 1
@@ -62,7 +60,6 @@ class Recorder:
         self._instance = socket.gethostname()[:128]
 
     def record(self, job: ImageNetJob, event: Event) -> None:
-        """Queue an event, or the update of its series."""
         now = self._clock()
         manifest = self._manifest(job, event, now)
         if event.series:
@@ -94,11 +91,9 @@ class Recorder:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all recorded events are sent."""
         return not self._waiting and not self._is_sending
 
     async def run(self) -> None:
-        """Send events until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -108,7 +103,6 @@ class Recorder:
                 await self._send()
 
     async def flush(self) -> None:
-        """Send the queued events."""
         while self._waiting:
             await self._send()
 

@@ -70,7 +70,6 @@ class Reflector:
         return self.kind.plural + (f" in {self.namespace}" if self.namespace else "")
 
     async def run(self) -> None:
-        """Watch the collection until cancelled."""
         while True:
             try:
                 if self._version is None:
@@ -98,7 +97,6 @@ class Reflector:
         return int(self._version or 0)
 
     def _hear(self) -> None:
-        """Note that the API server answers again."""
         self.heard_at = time.monotonic()
         self._failures = 0
         if self._complaint is not None:

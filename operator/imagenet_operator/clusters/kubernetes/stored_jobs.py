@@ -64,10 +64,7 @@ def one_line(problems: Iterable[Problem]) -> str:
 
 
 def is_ours_to_run(manifest: Manifest) -> bool:
-    """Whether this operator works on a stored object.
-
-    It leaves jobs alone that are being deleted or that have another manager.
-    """
+    """Whether this operator works on a stored job: not being deleted, nor another manager's."""
     if "deletionTimestamp" in manifest["metadata"]:
         return False
     spec = manifest.get("spec")

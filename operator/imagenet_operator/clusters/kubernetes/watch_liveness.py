@@ -29,13 +29,9 @@ _METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;
 
 
 class WatchLiveness:
-    """Compares the cache of jobs with the API server's list, while `run` runs.
+    """Compares the jobs that kopf has reported with the API server's list, while `run` runs.
 
-    Args:
-        client: Of the API server.
-        jobs: The jobs that kopf has reported.
-        namespaces: The namespaces to list; None for all of them.
-        forget: Called with each job that is gone.
+    It calls `forget` with each job that is gone.
 
     Attributes:
         heard_at: When the API server last answered, by the monotonic clock; None before the first
@@ -61,7 +57,6 @@ class WatchLiveness:
         self._behind: dict[JobKey, int] = {}
 
     async def run(self) -> None:
-        """Check once a minute until cancelled."""
         while True:
             try:
                 await self.check()
@@ -70,11 +65,7 @@ class WatchLiveness:
             await asyncio.sleep(PERIOD_SECONDS * random.uniform(0.8, 1))
 
     async def check(self) -> None:
-        """Check once.
-
-        Raises:
-            ApiError: The list cannot be read.
-        """
+        """Check once; raise ApiError if the list cannot be read."""
         behind: dict[JobKey, int] = {}
         denied: set[str] = set()
         for namespace in self._namespaces:

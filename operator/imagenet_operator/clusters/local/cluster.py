@@ -78,7 +78,6 @@ class LocalCluster:
             loop.remove_reader(self._selector)
 
     async def observe(self, job: ImageNetJob) -> list[Manifest]:
-        """Return every object: all of them are this job's."""
         del job
         return copy.deepcopy(self._objects.all())
 
@@ -93,12 +92,6 @@ class LocalCluster:
         return None
 
     async def create(self, job: ImageNetJob, manifest: Manifest) -> None:
-        """Create an object, and start what it describes; nothing happens if it exists.
-
-        Raises:
-            AlreadyExists: The object of this kind and name is being deleted.
-            LocalError: This machine cannot run it.
-        """
         del job
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         if kind not in _KINDS:
@@ -117,7 +110,6 @@ class LocalCluster:
         self._settle()
 
     async def delete(self, job: ImageNetJob, reference: Reference) -> None:
-        """Delete an object, and its dependents after it."""
         del job
         item = self._objects.get(reference.kind, reference.name)
         if item is not None and item["metadata"]["uid"] == reference.uid:
@@ -125,7 +117,6 @@ class LocalCluster:
             self._settle()
 
     async def patch(self, job: ImageNetJob, patch: Patch) -> None:
-        """Merge a patch into an object."""
         del job
         item = self._objects.get(patch.kind, patch.name)
         if item is not None and item["metadata"]["uid"] == patch.uid:
@@ -133,11 +124,9 @@ class LocalCluster:
             self._settle()
 
     async def write_status(self, job: ImageNetJob) -> None:
-        """Store the job with its status in the working directory."""
         self._save(job.to_manifest())
 
     async def record_event(self, job: ImageNetJob, event: Event) -> None:
-        """Show an event to the user."""
         self._show_event(job, event)
 
     def wake(self) -> None:
@@ -164,7 +153,6 @@ class LocalCluster:
                 self._kubelet.collect()
 
     def close(self) -> None:
-        """Kill every running pod, and close the descriptors."""
         self.shut_down(0.0, lambda: True)
         self._selector.close()
         os.close(self._wakeup)

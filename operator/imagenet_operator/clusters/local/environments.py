@@ -109,11 +109,7 @@ class Programs:
     command: str | None = None
 
     def find(self, name: str, *, trains: bool) -> Path:
-        """Return the executable of a program.
-
-        Raises:
-            LocalError: It is not installed; the message has the command that installs it.
-        """
+        """Return a program's path; raise LocalError with the command that installs it."""
         if trains and name == self.command:
             found = find_program(name, self.search_path)
             if found is None:
@@ -158,10 +154,7 @@ def programs(
     prefix: Path | None = None,
     command: str | None = None,
 ) -> Programs:
-    """Return the programs of this machine.
-
-    `training` is the environment of an attempt's members, by default imagenetctl's own.
-    """
+    """Return the programs of this machine; an attempt's members run in `training`, if given."""
     return Programs(
         program_folders(variables),
         training,

@@ -35,11 +35,8 @@ def is_checkout() -> bool:
 def how_to_install(framework: str) -> str:
     """Return the shell command that installs a framework, from the wheels of a release.
 
-    A framework that needs one version of Python gets an environment beside this one: it needs older
-    packages, too.
-
-    Returns:
-        The command; empty in a checkout, or if this environment lacks imagenet-workloads.
+    It is empty in a checkout, or if this environment lacks imagenet-workloads. A framework that
+    needs one version of Python gets an environment beside this one: it needs older packages, too.
     """
     known = FRAMEWORKS[framework]
     if is_checkout():

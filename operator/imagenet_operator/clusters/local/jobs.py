@@ -26,11 +26,7 @@ _LONGEST_DELAY = timedelta(minutes=6)
 
 @dataclass(frozen=True)
 class Step:
-    """The changes that a Job needs now.
-
-    Attributes:
-        again_at: When to call again without a change of a pod.
-    """
+    """The changes that a Job needs now, and when to look again without a change of a pod."""
 
     create: tuple[Manifest, ...] = ()
     delete: tuple[Manifest, ...] = ()
@@ -38,10 +34,7 @@ class Step:
 
 
 class JobController:
-    """Controls one Job.
-
-    `slots` is the most pods of one Job that run at the same time, such as the number of cores.
-    """
+    """Controls one Job, of which at most `slots` pods run at the same time."""
 
     def __init__(self, job: Manifest, slots: int) -> None:
         self._job = job
@@ -255,10 +248,9 @@ def exit_code(pod: Manifest) -> int | None:
 
 
 def failure_action(policy: Manifest, pod: Manifest) -> tuple[str, int | None]:
-    """Apply a podFailurePolicy to a failed pod.
+    """Apply a podFailurePolicy to a failed pod; return the action and the index of its rule.
 
-    Returns:
-        FailJob, Ignore or Count, and the index of the matching rule; Count if no rule matches.
+    The action is FailJob, Ignore or Count; it is Count if no rule matches.
     """
     for index, rule in enumerate(policy.get("rules", ())):
         if _matches(rule, pod):

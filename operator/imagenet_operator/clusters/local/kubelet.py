@@ -81,7 +81,6 @@ class PodProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the pod's init process."""
         return self._init.pid
 
     def fileno(self) -> int:
@@ -151,10 +150,7 @@ class _Running:
 
 
 class Kubelet:
-    """Runs the pods of one local cluster.
-
-    The selector becomes ready when a pod ends.
-    """
+    """Runs the pods of one local cluster; the selector becomes ready when a pod ends."""
 
     def __init__(
         self, machine: Machine, objects: Objects, selector: selectors.BaseSelector
@@ -166,11 +162,9 @@ class Kubelet:
 
     @property
     def running(self) -> int:
-        """The number of pods with a running process."""
         return len(self._running)
 
     def has(self, pod: Manifest) -> bool:
-        """Whether a pod has a running process."""
         return pod["metadata"]["name"] in self._running
 
     def kill_at(self) -> float | None:
@@ -225,10 +219,7 @@ class Kubelet:
         return ended
 
     def terminate(self, pod: Manifest, grace: float | None = None) -> None:
-        """Terminate a pod: SIGTERM now, SIGKILL after its grace period.
-
-        Without `grace`, the pod's own period counts.
-        """
+        """Send SIGTERM now, and SIGKILL after the grace period: `grace`, or else the pod's own."""
         entry = self._running.get(pod["metadata"]["name"])
         if entry is not None and entry.kill_at is None:
             if grace is None:
@@ -239,12 +230,10 @@ class Kubelet:
             entry.kill_at = time.monotonic() + grace
 
     def kill(self) -> None:
-        """Kill all pods now."""
         for entry in self._running.values():
             entry.process.kill()
 
     def forget(self, pod: Manifest) -> None:
-        """Release the resources of a removed pod."""
         name = pod["metadata"]["name"]
         self._machine.addresses.release(name)
         shutil.rmtree(self._scratch(pod), ignore_errors=True)

@@ -71,11 +71,9 @@ class AddressBlock:
         return f"{self._prefix}.{self._given[name]}"
 
     def release(self, name: str) -> None:
-        """Release the address of a pod."""
         self._given.pop(name, None)
 
     def close(self) -> None:
-        """Release the claim of this process."""
         self._anchor.close()
 
 
@@ -157,10 +155,7 @@ GPU_RESOURCE = "nvidia.com/gpu"
 
 
 class Gpus:
-    """Allocates GPUs to pods.
-
-    The devices are identifiers for CUDA_VISIBLE_DEVICES, usually "0", "1", ….
-    """
+    """Allocates GPUs to pods, by their identifiers in CUDA_VISIBLE_DEVICES."""
 
     def __init__(self, devices: tuple[str, ...]) -> None:
         self._devices = devices
@@ -168,15 +163,10 @@ class Gpus:
 
     @property
     def capacity(self) -> int:
-        """The number of GPUs."""
         return len(self._devices)
 
     def take(self, holder: str, count: int) -> tuple[str, ...] | None:
-        """Allocate GPUs to a pod, all or none.
-
-        Returns:
-            Their identifiers; None if too few are free.
-        """
+        """Allocate GPUs to a pod; return their identifiers, or None if too few are free."""
         free = [device for device in self._devices if device not in self._holders]
         if len(free) < count:
             return None
@@ -185,7 +175,6 @@ class Gpus:
         return taken
 
     def release(self, holder: str) -> None:
-        """Release a pod's GPUs."""
         self._holders = {device: name for device, name in self._holders.items() if name != holder}
 
 
@@ -248,7 +237,6 @@ class Volumes:
         return frozenset(self._mapped)
 
     def with_folder(self, claim: str, folder: Path) -> "Volumes":
-        """Return the same volumes, with the folder of a claim elsewhere."""
         return Volumes(self._root, {**self._mapped, claim: folder}, self.secrets)
 
     def path(self, claim: str) -> Path:
@@ -256,11 +244,7 @@ class Volumes:
         return self._mapped.get(claim, self._root / claim)
 
     def folder(self, claim: str) -> Path:
-        """Return the folder of a claim that exists.
-
-        Raises:
-            LocalError: There is none, or it cannot be read.
-        """
+        """Return the folder of a claim; raise LocalError if there is none that can be read."""
         folder = self.path(claim)
         try:
             is_there = folder.is_dir()
@@ -277,11 +261,7 @@ class Volumes:
         return folder
 
     def secret(self, name: str) -> Path:
-        """Return the folder of a Secret.
-
-        Raises:
-            LocalError: No folder is named for it.
-        """
+        """Return the folder of a Secret; raise LocalError if no folder is named for it."""
         folder = self.secrets.get(name)
         if folder is None:
             raise LocalError(
@@ -291,11 +271,7 @@ class Volumes:
         return folder
 
     def provision(self, claim: str) -> None:
-        """Create the folder of a claim of the job, or use the existing one.
-
-        Raises:
-            LocalError: It cannot be created.
-        """
+        """Create the folder of a claim of the job, or use the existing one."""
         try:
             self.path(claim).mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -28,17 +28,13 @@ def is_terminal(pod: Manifest) -> bool:
 
 
 class Objects:
-    """Objects by kind and name. It returns the objects themselves, not copies."""
+    """Objects by kind and name, oldest first: the objects themselves, not copies."""
 
     def __init__(self) -> None:
         self._items: dict[tuple[str, str], Manifest] = {}
 
     def add(self, manifest: Manifest, now: datetime) -> Manifest:
-        """Store a manifest as a new object with a new UID.
-
-        Raises:
-            AlreadyExists: Its kind and name are taken.
-        """
+        """Store a manifest with a new UID; raise AlreadyExists if its name is taken."""
         key = manifest["kind"], manifest["metadata"]["name"]
         if key in self._items:
             raise AlreadyExists(*key)
@@ -52,21 +48,17 @@ class Objects:
         return item
 
     def get(self, kind: str, name: str) -> Manifest | None:
-        """Return one object; None if there is none of that name."""
         return self._items.get((kind, name))
 
     def kind(self, kind: str) -> list[Manifest]:
-        """Return all objects of a kind, oldest first."""
         return [item for (found, _), item in self._items.items() if found == kind]
 
     def owned_by(self, uid: str) -> list[Manifest]:
-        """Return the objects whose controller has this UID, oldest first."""
+        """Return the objects whose controller has this UID."""
         return [item for item in self._items.values() if labels.owner_uid(item) == uid]
 
     def all(self) -> list[Manifest]:
-        """Return all objects, oldest first."""
         return list(self._items.values())
 
     def remove(self, item: Manifest) -> None:
-        """Forget an object."""
         del self._items[item["kind"], item["metadata"]["name"]]

@@ -69,11 +69,7 @@ class Surroundings:
 
 
 def check(pod: Manifest, images: frozenset[str]) -> None:
-    """Reject a pod that processes cannot replace.
-
-    Raises:
-        Unsupported: It names what is not supported, and what to do instead.
-    """
+    """Raise Unsupported for a pod that processes cannot replace; it says what to do instead."""
     spec = pod["spec"]
     metadata = pod.get("metadata", {})
     where = metadata.get("name") or str((metadata.get("labels") or {}).get(JOB_ROLE, "pod"))

@@ -82,11 +82,7 @@ def needs(job: ImageNetJob, settings: Settings) -> Needs:
 
 
 def check(wanted: Needs, capacity: int, volumes: Volumes, programs: Programs) -> None:
-    """Compare what a job needs with what this machine has.
-
-    Raises:
-        LocalError: Something is missing; the message says what to do.
-    """
+    """Raise LocalError, which says what to do, if this machine lacks something that a job needs."""
     for program, trains in sorted(wanted.programs):
         programs.find(program, trains=trains)
     if wanted.gpus > capacity:

@@ -109,11 +109,9 @@ class LocalRun:
             raise self._error
 
     def jobs_with_pods(self) -> list[JobKey]:
-        """Return the job, for the sampler."""
         return [self._key]
 
     def pods_of(self, key: JobKey) -> tuple[str, list[Manifest]] | None:
-        """Return the job's UID and its pods, for the sampler."""
         del key
         pods = [child for child in self._children if child["kind"] == "Pod"]
         return self.job.metadata.uid, pods

@@ -45,11 +45,7 @@ _DYING_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Opened:
-    """The start of a run.
-
-    Attributes:
-        run: The number of this run of the job, from 1.
-    """
+    """The start of a run, with its number among the runs of the job, from 1."""
 
     job: Manifest
     run: int
@@ -60,7 +56,7 @@ class JobFolder:
     """The folder of one job in a working directory, with its locks.
 
     The run holds `lock`. Its pods inherit `pods.lock`, so that a run right after a kill -9 does not
-    start while a process of the former run exists.
+    start while a process of the former run exists. A folder that cannot be used is a LocalError.
     """
 
     def __init__(self, workdir: Path, name: str) -> None:
@@ -77,11 +73,7 @@ class JobFolder:
         return self._pods_lock
 
     def check(self) -> None:
-        """Check that the folder exists or can be created, without creating it.
-
-        Raises:
-            LocalError: It cannot be created or written.
-        """
+        """Check that the folder exists or can be created, without creating it."""
         with self._writing():
             nearest = next(place for place in (self.path, *self.path.parents) if place.exists())
         if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
@@ -94,11 +86,7 @@ class JobFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the job's lock.
-
-        Raises:
-            LocalError: Another run holds it, or the folder cannot be written.
-        """
+        """Hold the job's lock; raise LocalError if another run holds it."""
         with contextlib.ExitStack() as stack:
             own = stack.enter_context(self._lock_file("lock"))
             self._pods_lock = stack.enter_context(self._lock_file("pods.lock"))
@@ -127,11 +115,7 @@ class JobFolder:
         return process if holds else None
 
     def record(self, event: Event) -> None:
-        """Append an event of the job to its events.
-
-        Raises:
-            LocalError: The folder cannot be written.
-        """
+        """Append an event of the job to its events."""
         document = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "type": event.type,
@@ -184,20 +168,12 @@ class JobFolder:
             return Opened(job, self._run, resumed)
 
     def stored(self) -> Manifest | None:
-        """Return the job with its status after the last run; None if there was none.
-
-        Raises:
-            LocalError: It cannot be read.
-        """
+        """Return the job with its status after the last run; None if there was none."""
         document = self._read()
         return None if document is None else document["job"]
 
     def save(self, job: Manifest) -> None:
-        """Write the job with its status, atomically.
-
-        Raises:
-            LocalError: The folder cannot be written.
-        """
+        """Write the job with its status, atomically."""
         document = {
             "version": _VERSION,
             "run": self._run,
