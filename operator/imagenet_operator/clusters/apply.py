@@ -17,8 +17,6 @@ from imagenet_operator.reconcile.policies.job_status import is_worth_a_write
 from imagenet_operator.reconcile.types import Decision, Patch
 from imagenet_spec.resource import ImageNetJob
 
-_CLAIM = "PersistentVolumeClaim"
-
 
 @dataclass(frozen=True)
 class Applied:
@@ -71,14 +69,11 @@ def steps_of(
 async def _patch(
     cluster: Cluster, job: ImageNetJob, patch: Patch, refused: list[ClusterError]
 ) -> None:
-    """Patch an object; note a refusal if it is a claim.
-
-    The owner of a claim only says whether the claim is deleted with the job. A cluster that refuses
-    this must not keep the status from being written.
-    """
     try:
         await cluster.patch(job, patch)
     except ClusterError as error:
-        if patch.kind != _CLAIM:
+        # The owner of a claim only says whether the claim is deleted with the job. A cluster that
+        # refuses this must not keep the status from being written.
+        if patch.kind != "PersistentVolumeClaim":
             raise
         refused.append(error)

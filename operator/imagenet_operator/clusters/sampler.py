@@ -30,6 +30,8 @@ from imagenet_operator.reconcile.sample import METRICS, Asked, Sample, sample_of
 from imagenet_operator.reconcile.scrape import Scrape, ScrapeReader
 from imagenet_spec.resource import Manifest, figures
 
+LOGGER = logging.getLogger(__name__)
+
 MAX_CONNECTIONS: Final = 32
 """Members that are scraped at a time."""
 
@@ -38,6 +40,16 @@ TIMEOUTS_OF_JOB: Final = 5
 
 NO_TIME: Final = "no time left"
 """The limit of members whose turn does not come."""
+
+METRICS_PORT_NAME: Final = "metrics"
+
+_MAX_SHARE: Final = 0.2
+"""The largest share of the time that is spent on reading answers."""
+
+_MOST_NAMES: Final = 5
+
+_SILENT: Final = frozenset({"scheduler", "server", "rendezvous"})
+"""Roles whose metrics do not show progress."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +121,6 @@ async def _scrape(target: Target, scrapes: Scrapes) -> Scrape | None:
     return reader.scrape()
 
 
-_MOST_NAMES: Final = 5
-
-
 @dataclass(frozen=True)
 class LeftOut:
     """Members that are left out.
@@ -147,16 +156,6 @@ class LeftOut:
         sentence = ", ".join(f"{pod} ({limit})" for pod, limit in named.items())
         others = len(left_out) - len(named)
         return LeftOut(limits, named, f"{sentence} and {others} more" if others else sentence)
-
-
-LOGGER = logging.getLogger(__name__)
-
-METRICS_PORT_NAME: Final = "metrics"
-_MAX_SHARE: Final = 0.2
-"""The largest share of the time that is spent on reading answers."""
-
-_SILENT: Final = frozenset({"scheduler", "server", "rendezvous"})
-"""Roles whose metrics do not show progress."""
 
 
 class Members(Protocol):
@@ -267,12 +266,10 @@ def targets(pods: Iterable[Manifest]) -> dict[str, Target]:
 
 def _is_visible(before: Sample | None, after: Sample) -> bool:
     """Whether a sample changes more of the status than figures that always move."""
-    if before is None:
-        return True
-    if (before.attempt, before.left_out) != (after.attempt, after.left_out):
-        return True
-    if stragglers.is_visible(before.comparison, after.comparison):
-        return True
-    if figures.is_worth_a_write(before.figures, after.figures):
-        return True
-    return any(policy.is_visible(before, after) for policy in (data_wait, reading))
+    return (
+        before is None
+        or (before.attempt, before.left_out) != (after.attempt, after.left_out)
+        or stragglers.is_visible(before.comparison, after.comparison)
+        or figures.is_worth_a_write(before.figures, after.figures)
+        or any(policy.is_visible(before, after) for policy in (data_wait, reading))
+    )

@@ -15,6 +15,7 @@ from imagenet_operator.clusters.interface import AlreadyExists, Conflict, JobKey
 from imagenet_operator.clusters.kubernetes import capacity, diagnostics, objects
 from imagenet_operator.clusters.kubernetes.capacity import CapacityLock
 from imagenet_operator.clusters.kubernetes.client import (
+    CONFLICT,
     FORBIDDEN,
     NOT_FOUND,
     UNPROCESSABLE,
@@ -41,7 +42,6 @@ MANAGED: Final = f"{labels.MANAGED_BY}=imagenet-operator"
 CHILD_BYTES: Final = 131072
 """The limit of the kept parts of a child: a pod of the operator takes one or two KiB."""
 
-CONFLICT: Final = 409
 TOO_LARGE: Final = 413
 _CLAIM: Final = "PersistentVolumeClaim"
 

@@ -17,7 +17,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -63,20 +62,13 @@ _POD_SET: Final = re.compile(r"^couldn't assign flavors to pod set [^:]*: ")
 _TIMES: Final = ("lastTimestamp", "eventTime", "firstTimestamp")
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What was read of a job, and when."""
-
-    read_at: datetime
-    events: Mapping[str, ObjectEvent] | None
-
-
 class ObjectEvents:
     """The Events of waiting objects."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._known: dict[JobKey, _Known] = {}
+        # When a job's Events were read, and what they said.
+        self._known: dict[JobKey, tuple[datetime, Mapping[str, ObjectEvent] | None]] = {}
 
     def forget(self, key: JobKey) -> None:
         self._known.pop(key, None)
@@ -93,28 +85,23 @@ class ObjectEvents:
         if not stuck:
             self.forget(key)
             return {}
-        known = self._known.get(key)
-        if known is None or now >= known.read_at + INTERVAL:
-            # The one of each role that waits longest: pods of one template wait alike.
-            longest: dict[str, WaitingObject] = {}
-            for item in sorted(stuck, key=lambda item: (str(item.since), item.name)):
-                longest.setdefault(item.role, item)
-            known = _Known(now, await self._list(key, list(longest.values())[:MAX_OBJECTS]))
-            self._known[key] = known
-        return known.events
-
-    async def _list(
-        self, key: JobKey, objects: Sequence[WaitingObject]
-    ) -> Mapping[str, ObjectEvent] | None:
+        if key in self._known and now < self._known[key][0] + INTERVAL:
+            return self._known[key][1]
+        # The one of each role that waits longest: pods of one template wait alike.
+        longest: dict[str, WaitingObject] = {}
+        for item in sorted(stuck, key=lambda item: (str(item.since), item.name)):
+            longest.setdefault(item.role, item)
+        asked = list(longest.values())[:MAX_OBJECTS]
+        events: Mapping[str, ObjectEvent] | None
         try:
-            found = await asyncio.gather(*(self._about(key, item) for item in objects))
+            found = await asyncio.gather(*(self._about(key, item) for item in asked))
+            pairs = zip(asked, found, strict=True)
+            events = {item.uid: event for item, event in pairs if event is not None}
         except ApiError as error:
             LOGGER.warning("%s/%s: the Events of its pods cannot be read: %s", *key, error)
-            former = self._known.get(key)
-            return None if former is None else former.events
-        return {
-            item.uid: event for item, event in zip(objects, found, strict=True) if event is not None
-        }
+            _, events = self._known.get(key, (now, None))
+        self._known[key] = now, events
+        return events
 
     async def _about(self, key: JobKey, item: WaitingObject) -> ObjectEvent | None:
         namespace = key[0]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from imagenet_operator.clusters.interface import JobKey
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.client import CONFLICT, ApiError, Client
 from imagenet_operator.clusters.kubernetes.objects import POD
 from imagenet_operator.manifests import labels, preview
 from imagenet_operator.manifests.settings import Settings
@@ -29,9 +29,6 @@ _UNSUPPORTED: Final = "does not support dry run"
 
 _PERMANENT: Final = frozenset({"LimitRangeViolated", "PodSecurityViolated"})
 """Reasons of `waiting` that a dry run takes for the last word."""
-
-_CONFLICT: Final = 409
-"""A pod of this name exists, and it was judged before that was found."""
 
 
 @dataclass(frozen=True)
@@ -88,44 +85,35 @@ class DryRuns:
         return verdict
 
     async def _try(self, pod: Manifest, strict: dict[str, str]) -> Verdict:
-        role = pod["metadata"]["labels"][labels.JOB_ROLE]
-        path = POD.path(pod["metadata"]["namespace"])
+        """Return what the answer for a pod means; raise ApiError if it may be accepted later."""
         try:
+            path = POD.path(pod["metadata"]["namespace"])
             await self._client.create(path, pod, dryRun="All", **strict)
+            return Verdict()
         except ApiError as error:
-            return _verdict(error, role)
-        return Verdict()
-
-
-def _verdict(error: ApiError, role: str) -> Verdict:
-    """Return what the refusal of a pod means.
-
-    Raises:
-        ApiError: It may be accepted later.
-    """
-    reason, remedy = waiting.classified(error.message)
-    if _UNSUPPORTED in error.message:
-        return Verdict(notes=(f"pods are not tried before the preparation: {error.message}",))
-    if error.code == _CONFLICT or reason == "QuotaExceeded":
-        return Verdict()
-    if reason not in _PERMANENT and not error.is_final:
-        raise error
-    if error.is_final:
-        reason = "InvalidTemplate"
-        remedy = "correct the template, or the LimitRange or webhook that changes the pod"
-    return Verdict((reason, f"the API server refuses a pod of {role}: {error.message}; {remedy}"))
+            said = error.message
+            reason, remedy = waiting.classified(said)
+            if _UNSUPPORTED in said:
+                return Verdict(notes=(f"pods are not tried before the preparation: {said}",))
+            # In a conflict a pod of this name exists, and this one was judged before.
+            if error.code == CONFLICT or reason == "QuotaExceeded":
+                return Verdict()
+            if error.is_final:
+                reason = "InvalidTemplate"
+                remedy = "correct the template, or the LimitRange or webhook that changes the pod"
+            elif reason not in _PERMANENT:
+                raise
+            role = pod["metadata"]["labels"][labels.JOB_ROLE]
+            return Verdict((reason, f"the API server refuses a pod of {role}: {said}; {remedy}"))
 
 
 def _one_of_each_role(job: ImageNetJob, manifests: Iterable[Manifest]) -> Iterator[Manifest]:
     """Yield the first pod of each role, also those that Jobs would create."""
-    seen: set[str] = set()
+    first: dict[str, Manifest] = {}
     for item in manifests:
-        if item["kind"] not in ("Pod", "Job"):
-            continue
-        role = item["metadata"]["labels"][labels.JOB_ROLE]
-        if role in seen:
-            continue
-        seen.add(role)
+        if item["kind"] in ("Pod", "Job"):
+            first.setdefault(item["metadata"]["labels"][labels.JOB_ROLE], item)
+    for item in first.values():
         if item["kind"] == "Pod":
             yield item
             continue

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from imagenet_operator.clusters.kubernetes import metrics
 from imagenet_operator.clusters.kubernetes.client import (
+    CONFLICT,
     NOT_FOUND,
     TIMES,
     ApiError,
@@ -45,7 +46,6 @@ LOGGER = logging.getLogger(__name__)
 NAME: Final = "imagenet-operator"
 """The Lease of an operator of all namespaces; the chart's roles name it too."""
 
-CONFLICT: Final = 409
 _RELEASE_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 5.0
 """How long a release waits for the answers of requests under way."""
@@ -303,8 +303,8 @@ class LeaderElection:
         await self._observe()
         try:
             for name in self._scope.names:
-                stored = self._observed.stored(name)
-                if stored is not None and _holder(stored) == self.identity:
+                spec = (self._observed.stored(name) or {}).get("spec") or {}
+                if spec.get("holderIdentity") == self.identity:
                     await self._write(name, None)
         except ApiError as error:
             if error.code != CONFLICT:
@@ -384,11 +384,6 @@ class LeaderElection:
         if said != self._complaint:
             LOGGER.warning("lease: %s", said)
             self._complaint = said
-
-
-def _holder(lease: Mapping[str, Any]) -> str | None:
-    holder: str | None = (lease.get("spec") or {}).get("holderIdentity")
-    return holder
 
 
 def _listed(names: Sequence[str]) -> str:

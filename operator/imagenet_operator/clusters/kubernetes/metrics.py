@@ -25,14 +25,8 @@ PREFIX = "imagenet_operator_"
 SEEN_SECONDS: Final = 90.0
 """How long a new series stays at 0: longer than a scrape interval."""
 
-MOST_WAITING: Final = 1000
-"""How many waiting jobs have a series."""
-
-MOST_TIMED: Final = 1000
-"""How many jobs have series of their time."""
-
-MOST_STRAGGLERS: Final = 1000
-"""How many stragglers have a series."""
+MOST_SERIES: Final = 1000
+"""How many waiting jobs, jobs with a time, and stragglers have series."""
 
 NO_PHASE = "New"
 """The phase of a job that was not reconciled yet."""
@@ -149,7 +143,7 @@ def count_jobs(jobs: Iterable[tuple[str, str]]) -> None:
 def set_waiting(jobs: Iterable[tuple[str, str, str]]) -> None:
     """Set the jobs that do not start."""
     WAITING.clear()
-    for labels in islice(jobs, MOST_WAITING):
+    for labels in islice(jobs, MOST_SERIES):
         WAITING.labels(*labels).set(1)
 
 
@@ -157,7 +151,7 @@ def set_time(jobs: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
     """Set the time of jobs."""
     for gauge in (SECONDS, GOODPUT, GPU_HOURS):
         gauge.clear()
-    for namespace, name, time in islice(jobs, MOST_TIMED):
+    for namespace, name, time in islice(jobs, MOST_SERIES):
         for phase, seconds in time.get("phases", {}).items():
             SECONDS.labels(namespace, name, phase).set(seconds)
         if "goodput" in time:
@@ -169,7 +163,7 @@ def set_time(jobs: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
 def set_stragglers(stragglers: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
     """Set the stragglers of jobs."""
     STRAGGLERS.clear()
-    for namespace, name, item in islice(stragglers, MOST_STRAGGLERS):
+    for namespace, name, item in islice(stragglers, MOST_SERIES):
         STRAGGLERS.labels(namespace, name, item["name"], item.get("slot", "")).set(item["factor"])
 
 

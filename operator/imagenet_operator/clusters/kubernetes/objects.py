@@ -176,15 +176,13 @@ def may_debounce(manifest: Manifest) -> bool:
     status = manifest.get("status", {})
     return (
         status.get("phase") in ("Pending", "Running")
-        and not any(_has_failed(item) for item in status.get("containerStatuses") or ())
+        and not any(
+            (item.get("state", {}).get("terminated") or {}).get("exitCode")
+            for item in status.get("containerStatuses") or ()
+        )
         and "deletionTimestamp" not in manifest["metadata"]
         and not manifest["spec"].get("schedulingGates")
     )
-
-
-def _has_failed(container_status: Manifest) -> bool:
-    terminated = container_status.get("state", {}).get("terminated") or {}
-    return bool(terminated.get("exitCode", 0))
 
 
 def project_child(manifest: Manifest) -> Manifest:
@@ -369,22 +367,23 @@ class Cache:
 
     def _take(self, key: JobKey, stored: Stored, silently: bool) -> bool:
         known = self._objects.get(key)
-        if known is not None and known.job is not None and known.job != stored.job:
-            self._remove_from_job(known.job, key)
+        left = None if known is None or known.job == stored.job else known.job
+        if left is not None:
+            self._remove_from_job(left, key)
         if known is not None and known.uid != stored.uid:
             self._add_tombstone(known.uid, stored.version)
         self._objects[key] = stored
-        self.revision += known is None or known.text != stored.text
         if stored.job is not None:
             self._by_job.setdefault(stored.job, set()).add(key)
-        if known is None or known.text != stored.text:
-            if not silently:
-                if known is not None and known.job is not None and known.job != stored.job:
-                    self._announce(known.job, False)
-                if stored.job is not None:
-                    self._announce(stored.job, stored.debounce)
-            return True
-        return False
+        if known is not None and known.text == stored.text:
+            return False
+        self.revision += 1
+        if not silently:
+            if left is not None:
+                self._announce(left, False)
+            if stored.job is not None:
+                self._announce(stored.job, stored.debounce)
+        return True
 
     def delete(self, manifest: Manifest, *, silently: bool = False) -> None:
         """Remove a deleted object, and leave a tombstone."""

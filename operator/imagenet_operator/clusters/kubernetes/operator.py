@@ -82,13 +82,7 @@ class Operator:
             )
         self._reconciler = Reconciler(self.cluster, configuration.settings, self._latest, clock)
         self._children = [
-            Reflector(
-                client,
-                cache.kind,
-                cache,
-                namespace=namespace,
-                selector=MANAGED,
-            )
+            Reflector(client, cache.kind, cache, namespace=namespace, selector=MANAGED)
             for cache in self.cluster.children.values()
             for namespace in namespaces
         ]

@@ -43,14 +43,12 @@ class _Series:
     count: int = 1
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Recorder:
     """Sends events one after the other, while `run` runs."""
 
-    def __init__(self, client: Client, clock: Callable[[], datetime] = _now) -> None:
+    def __init__(
+        self, client: Client, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._client = client
         self._clock = clock
         self._waiting: deque[Manifest] = deque(maxlen=_MOST)

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from imagenet_operator.clusters.interface import JobKey
@@ -84,8 +84,19 @@ class WatchLiveness:
                     raise
                 self._report_denial(namespace, error)
                 continue
-            behind |= self._compare(items)
-            self._forget_gone(items, version, known)
+            listed = {
+                (metadata["namespace"], metadata["name"]): int(metadata["resourceVersion"])
+                for metadata in (item["metadata"] for item in items)
+            }
+            for key, newest in listed.items():
+                job = self._jobs.get(*key)
+                if job is None or job.version < newest:
+                    behind[key] = newest
+            for key in known:
+                job = self._jobs.get(*key)
+                if key not in listed and job is not None and job.version <= version:
+                    self._jobs.drop(key, job.uid)
+                    self._forget(key)
         self.denied = frozenset(denied)
         self.missed = frozenset(
             key for key, version in self._behind.items() if behind.get(key) == version
@@ -107,26 +118,5 @@ class WatchLiveness:
             return
         for key in self._jobs.keys(namespace):
             if (job := self._jobs.get(*key)) is not None:
-                self._jobs.drop(key, job.uid)
-                self._forget(key)
-
-    def _compare(self, items: Iterable[Manifest]) -> dict[JobKey, int]:
-        """Return the jobs whose cached version is older than the listed one."""
-        behind = {}
-        for item in items:
-            metadata = item["metadata"]
-            key, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
-            known = self._jobs.get(*key)
-            if known is None or known.version < int(version):
-                behind[key] = int(version)
-        return behind
-
-    def _forget_gone(
-        self, items: Iterable[Manifest], version: int, known: Iterable[JobKey]
-    ) -> None:
-        listed = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in items}
-        for key in known:
-            job = self._jobs.get(*key)
-            if key not in listed and job is not None and job.version <= version:
                 self._jobs.drop(key, job.uid)
                 self._forget(key)

@@ -31,6 +31,13 @@ from imagenet_spec.resource import Manifest
 MARK = "IMAGENET_LOCAL_POD_UID"
 """The environment variable of every process of a local pod."""
 
+NODE = "this-machine"
+_MESSAGE_BYTES = 4096
+"""Kubernetes' limit for a termination message, in bytes."""
+_LOG_BYTES = 2048
+"""Bytes of the log that replace a missing message."""
+_DEFAULT_GRACE_PERIOD_SECONDS = 30
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -133,14 +140,6 @@ def kill_marked(uid: str) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-NODE = "this-machine"
-_MESSAGE_BYTES = 4096
-"""Kubernetes' limit for a termination message, in bytes."""
-_LOG_BYTES = 2048
-"""Bytes of the log that replace a missing message."""
-_DEFAULT_GRACE_PERIOD_SECONDS = 30
-
-
 @dataclass
 class _Running:
     pod: Manifest
@@ -159,10 +158,6 @@ class Kubelet:
         self._objects = objects
         self._selector = selector
         self._running: dict[str, _Running] = {}
-
-    @property
-    def running(self) -> int:
-        return len(self._running)
 
     def has(self, pod: Manifest) -> bool:
         return pod["metadata"]["name"] in self._running

@@ -243,7 +243,7 @@ def test_jobs_with_a_time_are_bounded_and_may_lack_a_part_of_it() -> None:
         return {"phases": {"queueing": 1.5}} if number % 2 else {"goodput": 0.5, "gpuHours": 2.0}
 
     metrics.set_time(("vision", f"job-{number}", spent(number)) for number in range(5000))
-    half = metrics.MOST_TIMED // 2
+    half = metrics.MOST_SERIES // 2
     assert values(metrics.SECONDS)["vision", "job-1", "queueing"] == 1.5
     assert values(metrics.GOODPUT)["vision", "job-0"] == 0.5
     timed = (metrics.SECONDS, metrics.GOODPUT, metrics.GPU_HOURS)
@@ -255,13 +255,13 @@ def test_jobs_with_a_time_are_bounded_and_may_lack_a_part_of_it() -> None:
 def test_stragglers_are_bounded() -> None:
     many = (("vision", "digits", {"name": f"w-{number}", "factor": 2}) for number in range(5000))
     metrics.set_stragglers(many)
-    assert len(stragglers()) == metrics.MOST_STRAGGLERS
+    assert len(stragglers()) == metrics.MOST_SERIES
     metrics.set_stragglers(())
     assert stragglers() == {}
 
 
 def test_waiting_jobs_are_bounded() -> None:
     metrics.set_waiting(("vision", f"job-{number}", "Unschedulable") for number in range(5000))
-    assert len(waiting_jobs()) == metrics.MOST_WAITING
+    assert len(waiting_jobs()) == metrics.MOST_SERIES
     metrics.set_waiting(())
     assert waiting_jobs() == {}
