@@ -39,7 +39,6 @@ def at(port: int, host: str = "127.0.0.1") -> Target:
 
 
 async def scraped(member: Target, timeout: float = 60.0) -> Scrape | str | None:
-    """Return the scrape of one member, or the limit that it exceeds."""
     found = await scrape({"a": member}, timeout)
     return found.heard.get("a") or found.left_out.get("a")
 

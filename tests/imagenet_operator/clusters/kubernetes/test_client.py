@@ -1,15 +1,20 @@
-"""Requests to an API server that has not a whole address to itself."""
+"""Requests to an API server: below a path of a proxy, and in pages."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Self
 
 import pytest
 from aiohttp import web
 from yarl import URL
 
-from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.clusters.kubernetes.objects import EVENT, JOB
-from support.asynchronous import asynchronous
+from imagenet_spec.resource.base import Manifest
+from support.api_requests import Refusal
+from support.asynchronous import asynchronous, until
 from support.fake_api_server import FakeApiServer
 from support.operator_harness import claim, job, node, running
 
@@ -68,3 +73,59 @@ async def test_an_operator_works_behind_a_path() -> None:
             await harness.settle()
 
             assert len(harness.pods()) == 5
+
+
+PATH = JOB.path("vision")
+
+
+@asynccontextmanager
+async def jobs(*names: str) -> AsyncIterator[tuple[FakeApiServer, Client]]:
+    async with FakeApiServer() as server, Client(Connection(server.url)) as client:
+        for name in names:
+            await server.add(job(name))
+        yield server, client
+
+
+def names_in(page: Manifest) -> list[str]:
+    return [item["metadata"]["name"] for item in page["items"]]
+
+
+def requests_under_way() -> list[asyncio.Task[object]]:
+    return [task for task in asyncio.all_tasks() if task.get_name() == f"a page of {PATH}"]
+
+
+@asynchronous
+async def test_the_next_page_is_asked_for_while_one_is_read() -> None:
+    async with jobs("a", "b", "c", "d", "e") as (server, client):
+        pages = client.pages(PATH, limit="2")
+
+        first = await anext(pages)
+        await until(lambda: len(server.requests) == 2)
+
+        assert names_in(first) == ["a", "b"]
+        assert [names_in(page) async for page in pages] == [["c", "d"], ["e"]]
+        assert len(server.requests) == 3
+
+
+@asynchronous
+async def test_nothing_goes_on_behind_a_reader_that_leaves() -> None:
+    async with jobs("a", "b", "c") as (_, client):
+        pages = client.pages(PATH, limit="1")
+        await anext(pages)
+        assert len(requests_under_way()) == 1
+
+        await pages.aclose()
+
+        assert not requests_under_way()
+
+
+@asynchronous
+async def test_a_page_that_cannot_be_read_ends_the_reading_after_those_before() -> None:
+    async with jobs("a", "b", "c") as (server, client):
+        gone = Refusal(410, "Expired", "the list has changed too much")
+        server.refuse(gone, when=lambda _: len(server.requests) == 2)
+        pages = client.pages(PATH, limit="1")
+
+        assert names_in(await anext(pages)) == ["a"]
+        with pytest.raises(ApiError, match="changed too much"):
+            await anext(pages)

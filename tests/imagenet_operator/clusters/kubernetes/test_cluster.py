@@ -157,7 +157,6 @@ async def test_a_delete_or_patch_of_an_object_that_is_gone_changes_nothing(
 
 
 async def stored(cluster: KubernetesCluster, restarts: int) -> ImageNetJob:
-    """The job as it is cached, with a status to write."""
     found = cluster.jobs.get(*KEY)
     assert found is not None
     return stored_jobs.read(found).job.model_copy(update={"status": Status(restarts=restarts)})

@@ -22,7 +22,6 @@ from support.sentences import says
 
 
 def bearer(token: str) -> tuple[tuple[str, str], ...]:
-    """What a request carries with a token."""
     return (("Authorization", f"Bearer {token}"),)
 
 
@@ -81,7 +80,6 @@ async def test_a_renewed_token_is_read_when_the_old_one_is_refused(tmp_path: Pat
 
 @pytest.fixture
 def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a pod's service account."""
     folder = tmp_path / "account"
     folder.mkdir()
     monkeypatch.setattr(login, "SERVICE_ACCOUNT", folder)

@@ -47,7 +47,6 @@ BROKEN = Refusal(
 
 
 def of_role(role: str) -> Any:
-    """Match the dry run of a role's pod."""
     return lambda asked: (
         tries_a_pod(asked) and asked.body["metadata"]["labels"][labels.JOB_ROLE] == role
     )

@@ -26,7 +26,6 @@ def lists_all_pods(asked: Request) -> bool:
 
 
 async def place(harness: Harness, *nodes: str) -> None:
-    """Start the pods that wait, on these nodes in turn."""
     waiting = [pod for pod in harness.server.all("Pod") if pod["status"]["phase"] == "Pending"]
     for pod, where in zip(waiting, nodes, strict=True):
         start = functools.partial(start_program, node=where, address="::1")

@@ -184,7 +184,6 @@ class CertificateServer:
         return from_kubeconfig(kubeconfig(folder, cluster, self.plugin.user))
 
     def answer(self, name: str, lifetime: float | None = None) -> None:
-        """Have the plugin say a user's certificate."""
         pem, key = (part.decode() for part in self.authority.issue(name))
         self.plugin.answer(lifetime, clientCertificateData=pem, clientKeyData=key)
 

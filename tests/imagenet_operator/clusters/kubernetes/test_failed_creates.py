@@ -37,7 +37,6 @@ def of_pods(count: int) -> Manifest:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait shorter between two requests."""
     monkeypatch.setattr(clients, "FIRST_PAUSE", 0.01)
 
 
@@ -109,7 +108,6 @@ async def test_creates_survive_a_connection_that_is_cut() -> None:
 
 
 def creates(client: Client, count: int) -> list[asyncio.Task[Manifest]]:
-    """Have pods created, all at a time."""
     return [
         asyncio.create_task(client.create(POD.path("vision"), pod(f"p{index}")))
         for index in range(count)
@@ -122,10 +120,7 @@ def pod(name: str) -> Manifest:
 
 @asynchronous
 async def test_an_api_server_that_fails_every_create_is_soon_left_alone() -> None:
-    """As with a webhook that is down: each create would otherwise wait for its time several times.
-
-    Creates that succeed give the others their retries back.
-    """
+    """With a webhook that is down, each create would otherwise wait for its time several times."""
     async with FakeApiServer() as server, Client(Connection(server.url)) as client:
         fails = server.refuse(FAILURES[0])
         answers = await asyncio.gather(*creates(client, 400), return_exceptions=True)

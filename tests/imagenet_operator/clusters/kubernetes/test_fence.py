@@ -163,13 +163,7 @@ async def test_the_api_server_gets_the_same_limit(time: Time) -> None:
 
 @dataclass
 class Cancelled:
-    """A create that its sender waits for no more, while the API server has not answered it.
-
-    Attributes:
-        fence: Has admitted it.
-        answer: Lets the API server answer it.
-        server: Has received it.
-    """
+    """A create that its sender waits for no more, while the API server has not answered it."""
 
     fence: Fence
     answer: asyncio.Event

@@ -157,14 +157,12 @@ def enqueue_all(harness: Harness, names: list[str]) -> None:
 
 
 def small_gang(name: str) -> Manifest:
-    """A gang of three pods."""
     found = job(name, run_policy=WAIT, training={"workers": {"replicas": 1}})
     found["spec"]["training"]["strategy"]["parameterServer"]["servers"]["replicas"] = 1
     return found
 
 
 async def waiting(harness: Harness, count: int) -> list[str]:
-    """Bring gangs to where each of them waits for room; return their names."""
     names = [f"gang-{number:02}" for number in range(count)]
     for name in names:
         await harness.server.add(small_gang(name))

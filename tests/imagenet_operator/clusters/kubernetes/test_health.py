@@ -1,6 +1,7 @@
 """/healthz and /readyz: the answers of an operator that is not healthy, or not ready."""
 
 import aiohttp
+import pytest
 
 from imagenet_operator.clusters.kubernetes.health import Server
 from support.asynchronous import asynchronous
@@ -11,7 +12,6 @@ EARLY = "services are not listed yet"
 
 
 async def answers(troubles: list[str], pending: list[str]) -> dict[str, str]:
-    """What both say, with the code before it."""
     port = free_port()
     server = Server(lambda: iter(troubles), lambda: iter(pending), lambda: None, port)
     await server.start()
@@ -26,25 +26,18 @@ async def answers(troubles: list[str], pending: list[str]) -> dict[str, str]:
         await server.stop()
 
 
+@pytest.mark.parametrize(
+    ("troubles", "pending", "healthz", "readyz"),
+    [
+        ([], [], "200 ok\n", "200 ok\n"),
+        ([DEAD], [], f"503 {DEAD}\n", f"503 {DEAD}\n"),
+        ([], [EARLY], "200 ok\n", f"503 {EARLY}\n"),
+        ([DEAD], [EARLY], f"503 {DEAD}\n", f"503 {EARLY}\n{DEAD}\n"),
+    ],
+    ids=["all is well", "a dead watch", "not ready yet", "both"],
+)
 @asynchronous
-async def test_all_is_well() -> None:
-    found = await answers([], [])
-    assert found == {"/healthz": "200 ok\n", "/readyz": "200 ok\n"}
-
-
-@asynchronous
-async def test_a_dead_watch_fails_both() -> None:
-    found = await answers([DEAD], [])
-    assert found == {"/healthz": f"503 {DEAD}\n", "/readyz": f"503 {DEAD}\n"}
-
-
-@asynchronous
-async def test_who_is_not_ready_yet_is_alive() -> None:
-    found = await answers([], [EARLY])
-    assert found == {"/healthz": "200 ok\n", "/readyz": f"503 {EARLY}\n"}
-
-
-@asynchronous
-async def test_each_trouble_is_a_line() -> None:
-    found = await answers([DEAD], [EARLY])
-    assert found["/readyz"] == f"503 {EARLY}\n{DEAD}\n"
+async def test_each_trouble_is_a_line(
+    troubles: list[str], pending: list[str], healthz: str, readyz: str
+) -> None:
+    assert await answers(troubles, pending) == {"/healthz": healthz, "/readyz": readyz}

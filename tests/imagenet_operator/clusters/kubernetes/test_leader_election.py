@@ -162,7 +162,6 @@ async def test_of_two_that_wait_for_an_expired_lease_one_takes_it() -> None:
 
 
 def held_by(holder: str, seconds: float, name: str = ALL) -> Manifest:
-    """A Lease that another process has."""
     times = dict.fromkeys(("acquireTime", "renewTime"), "2026-01-02T03:04:05.000000Z")
     return {
         "apiVersion": "coordination.k8s.io/v1",

@@ -45,7 +45,6 @@ class Secure:
 
 @asynccontextmanager
 async def secure(folder: Path, *hosts: str) -> AsyncIterator[Secure]:
-    """Run an API server whose certificate names these hosts."""
     authority = Authority()
     async with FakeApiServer(authority.server_tls(folder, *hosts, clients=True)) as server:
         api = Secure(server, authority, folder, set())
@@ -61,7 +60,6 @@ async def secure(folder: Path, *hosts: str) -> AsyncIterator[Secure]:
 
 
 def certificate(authority: Authority, name: str) -> dict[str, Any]:
-    """A user's certificate, as fields of a kubeconfig."""
     pem, key = (encoded(part.decode()) for part in authority.issue(name))
     return {"client-certificate-data": pem, "client-key-data": key}
 

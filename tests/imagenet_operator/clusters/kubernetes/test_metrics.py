@@ -12,7 +12,6 @@ from support.version_skew import looked_at, written_by_a_newer_operator
 
 
 def restarts(name: str = "digits") -> dict[str, float]:
-    """How often a job was restarted, by reason."""
     (family,) = metrics.RESTARTS.collect()
     return {
         sample.labels["reason"]: sample.value
@@ -23,7 +22,6 @@ def restarts(name: str = "digits") -> dict[str, float]:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have restarts counted as soon as they happen."""
     monkeypatch.setattr(metrics, "SEEN_SECONDS", 0.0)
 
 
@@ -33,7 +31,6 @@ def nothing_counted() -> None:
 
 
 async def begun(harness: Harness, **run_policy: Any) -> None:
-    """Bring a job to where all its pods run."""
     await harness.server.add(job(run_policy=run_policy))
     await harness.settle()
     await harness.run_pods()
@@ -142,7 +139,6 @@ async def test_a_job_that_is_gone_is_counted_no_more() -> None:
 
 
 def waiting_jobs() -> dict[str, str]:
-    """The jobs that do not start, with the reason."""
     (family,) = metrics.WAITING.collect()
     return {sample.labels["imagenet_job"]: sample.labels["reason"] for sample in family.samples}
 
@@ -178,7 +174,6 @@ async def test_a_job_that_runs_does_not_wait_though_its_spec_is_from_a_newer_ope
 
 
 def stragglers() -> dict[tuple[str, str], float]:
-    """The stragglers by pod and slot."""
     (family,) = metrics.STRAGGLERS.collect()
     return {(item.labels["pod"], item.labels["slot"]): item.value for item in family.samples}
 
@@ -206,7 +201,6 @@ async def test_the_stragglers_in_the_status_of_a_job_are_exported_with_their_fac
 
 
 def values(gauge: Gauge) -> dict[tuple[str, ...], float]:
-    """The values of a gauge by its labels."""
     (family,) = gauge.collect()
     return {tuple(sample.labels.values()): sample.value for sample in family.samples}
 

@@ -57,12 +57,10 @@ async def test_more_workers_than_the_claim_admits_fail_a_job_when_it_resumes() -
 
 
 def suspended(whole: Manifest) -> None:
-    """Suspend a job."""
     whole["spec"]["runPolicy"] = {"suspend": True}
 
 
 def resumed_with_two_workers(whole: Manifest) -> None:
-    """Let a job go on, with more workers."""
     whole["spec"]["runPolicy"] = {"suspend": False}
     whole["spec"]["training"]["workers"]["replicas"] = 2
 
@@ -149,5 +147,4 @@ async def test_a_job_that_names_another_claim_by_now_starts_with_that_one() -> N
 
 
 def name_another(whole: Manifest) -> None:
-    """Have a job train on what is in another claim."""
     whole["spec"]["dataset"]["source"]["prepared"]["claimName"] = "another"

@@ -3,11 +3,16 @@
 import asyncio
 import copy
 
+from imagenet_operator.clusters.kubernetes.client import Client
+from imagenet_operator.clusters.kubernetes.login import Connection
+from imagenet_operator.clusters.kubernetes.operator import Operator
+from imagenet_operator.configuration import parse
 from imagenet_operator.manifests import labels
 from support.api_requests import Request
 from support.asynchronous import asynchronous, until
 from support.operator_harness import (
     FIRST,
+    QUICK,
     SECOND,
     Manifest,
     claim,
@@ -272,3 +277,25 @@ async def test_only_the_namespaces_that_are_listed_are_watched() -> None:
         assert harness.server.get("Pod", FIRST[0], "elsewhere") is not None
         asked = {item.namespace for item in harness.server.requests if item.kind != "Node"}
         assert asked == {"elsewhere"}
+
+
+def stored(name: str, version: int, status: Manifest) -> Manifest:
+    found = job(name)
+    found["metadata"] |= {"uid": name, "resourceVersion": str(version), "generation": 1}
+    return {**found, "status": status}
+
+
+def test_a_job_that_was_applied_while_there_was_no_operator_goes_before_those_that_run() -> None:
+    operator = Operator(Client(Connection("http://nowhere")), parse(QUICK, "test"))
+    started = {"startTime": "2026-01-02T03:04:05Z"}
+    operator.job_event(None, stored("runs", 1, started))
+    operator.job_event(None, stored("runs-too", 2, started))
+    operator.job_event(None, stored("waits", 3, {}))
+    operator.begin()
+
+    queue = operator.loop.queue
+    assert [queue.get(0.0) for _ in range(3)] == [
+        ("vision", "waits"),
+        ("vision", "runs"),
+        ("vision", "runs-too"),
+    ]

@@ -112,7 +112,6 @@ class Blind:
         self._reconciler = Reconciler(self.cluster, DEFAULTS, lambda key, uid: None)
 
     async def reconcile(self, stored: Manifest) -> None:
-        """Make a pass over a job that was read before."""
         self.cluster.jobs.put(stored)
         await self._reconciler.reconcile(KEY)
 

@@ -20,7 +20,6 @@ Record = Callable[..., object]
 
 @asynccontextmanager
 async def recording() -> AsyncIterator[tuple[FakeApiServer, Recorder, Callable[[float], None]]]:
-    """An API server, a recorder, and what moves its clock by some seconds."""
     time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
     def let_pass(seconds: float) -> None:

@@ -28,7 +28,6 @@ def on_the_claim(name: str) -> Any:
 
 
 async def complete(harness: Harness, name: str, message: str = "") -> None:
-    """End a Job of Kubernetes well."""
     found = harness.server.get("Job", name)
     assert found is not None
     await harness.server.add(succeeded_pod(found, message))
@@ -41,7 +40,6 @@ async def list_images(harness: Harness, name: str) -> None:
 
 
 def steps(harness: Harness) -> set[str]:
-    """The Jobs that pack or seal."""
     found = {item["metadata"]["name"] for item in harness.server.all("Job")}
     return {name for name in found if not name.endswith("-index")}
 

@@ -43,14 +43,7 @@ PAUSE = 0.02
 
 @dataclass(frozen=True)
 class Point:
-    """Where the leader is stopped, and when it goes on.
-
-    Attributes:
-        story: The job's name in `STORIES`.
-        place: Where in a write.
-        is_late: Whether it goes on when the job is finished, or as soon as another one leads.
-        number: In which write, from 1.
-    """
+    """Where the leader is stopped; a late one goes on when the job is finished."""
 
     story: str
     place: Place
@@ -68,11 +61,6 @@ class World:
     """An API server, two operators, and what scheduler and kubelet do.
 
     An operator that ends is followed by another one, as the kubelet does it.
-
-    Attributes:
-        server: The API server.
-        stop: Where the leader is stopped.
-        replicas: All operators that there were.
     """
 
     def __init__(self, server: FakeApiServer, stop: Stop, clock: PacedClock) -> None:
@@ -94,7 +82,6 @@ class World:
         return any(item.leads for item in self.replicas if item is not self.stop.stopped)
 
     async def live(self) -> None:
-        """Keep two operators, and have pods live, until cancelled."""
         version = 0
         while True:
             alive = sum(item.is_alive for item in self.replicas)
@@ -157,7 +144,6 @@ def attempts_of_pods(server: FakeApiServer) -> Iterator[tuple[str, Manifest, boo
 
 
 def late_pods(server: FakeApiServer) -> dict[str, str]:
-    """Return the pods that were created after their attempt had ended: UID and name."""
     return {
         pod["metadata"]["uid"]: pod["metadata"]["name"]
         for event, pod, had_ended in attempts_of_pods(server)
@@ -166,7 +152,6 @@ def late_pods(server: FakeApiServer) -> dict[str, str]:
 
 
 async def tell(point: Point, clock: PacedClock) -> dict[str, str]:
-    """Run a job whose leader is stopped at a point; return the pods that came late."""
     stop = Stop(point.place, point.number)
     async with cluster_of(node("n1")) as server:
         world = World(server, stop, clock)
@@ -204,7 +189,6 @@ GROUPS = [POINTS[first :: len(POINTS) // WRITES] for first in range(len(POINTS) 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> PacedClock:
-    """The clock of all operators."""
     made = PacedClock()
     for module in CLOCKED:
         monkeypatch.setattr(module, "time", made)

@@ -221,7 +221,6 @@ async def test_a_suspended_preparation_resumes_after_the_upgrade() -> None:
 
 
 def is_suspended(harness: Harness) -> bool:
-    """Whether the index Job is suspended."""
     index = harness.server.get("Job", "digits-index")
     return index is not None and bool(index["spec"]["suspend"])
 
@@ -239,7 +238,6 @@ RESULT = '{"key": "k1", "classes": 2, "images": {"train": 4, "rotated": 1}, "sha
 
 
 def index_pod(harness: Harness) -> Manifest:
-    """The pod of the index Job, after its end."""
     owner = harness.server.get("Job", "digits-index")
     assert owner is not None
     template = copy.deepcopy(owner["spec"]["template"])

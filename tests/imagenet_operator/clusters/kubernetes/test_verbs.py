@@ -26,7 +26,6 @@ def used(server: FakeApiServer) -> dict[tuple[str, str], set[str]]:
 
 
 def stranger(kind: str, name: str) -> Manifest:
-    """A foreign object."""
     version = objects.BY_NAME[kind].api_version
     metadata = {"name": name, "namespace": "vision"}
     return {"kind": kind, "apiVersion": version, "metadata": metadata, "spec": {}}

@@ -39,7 +39,6 @@ from support.version_skew import (
 
 
 async def suspended(harness: Harness) -> None:
-    """Bring a job to where it is suspended, after its first attempt."""
     await started(harness)
     await harness.server.change("ImageNetJob", "digits", set_suspend(True))
     await harness.settle()
@@ -95,13 +94,7 @@ def schema_without(*paths: str) -> Manifest:
 
 @dataclass(frozen=True)
 class Skew:
-    """One kind of skew.
-
-    Attributes:
-        restarts_operator: Whether the operator is replaced while it happens.
-        happen: What becomes of the API server.
-        holds: Whether nothing may start afterwards.
-    """
+    """What becomes of the API server, and whether nothing may start afterwards."""
 
     restarts_operator: bool
     happen: Callable[[FakeApiServer], Awaitable[None]]

@@ -88,7 +88,6 @@ def indexed(**spec: Any) -> Run:
 
 
 def of_index(run: Run, index: int) -> Manifest:
-    """Return the active pod of an index."""
     return next(
         pod for pod in run.active if pod["metadata"]["annotations"][INDEX_ANNOTATION] == str(index)
     )

@@ -244,7 +244,6 @@ def test_pods_are_out_of_the_terminals_reach(pod: Pod) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The direct children of a process."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():

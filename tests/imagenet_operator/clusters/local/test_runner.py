@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from imagenet_operator.clusters.local.runner import FirstFailure
 
 
@@ -14,39 +16,21 @@ def pod(name: str, phase: str = "Failed", finished: str = "", **metadata: Any) -
     }
 
 
-def test_nobody_is_failured_for_success() -> None:
+@pytest.mark.parametrize(
+    ("observations", "culprit"),
+    [
+        ([[pod("a", "Succeeded"), pod("b", "Running"), {"kind": "Service", "metadata": {}}]], None),
+        (
+            [[pod("late", finished="2026-01-01T00:00:02Z"), pod("early", finished="2026-01-01")]],
+            "early",
+        ),
+        ([[pod("a"), pod("b", "Running")], [pod("a"), pod("b", deletionTimestamp="now")]], "a"),
+        ([[pod("r0")], [pod("r0"), pod("r1")]], "r1"),
+    ],
+    ids=["success", "the first to fail", "told to end", "the next attempt"],
+)
+def test_the_culprit(observations: list[list[dict[str, Any]]], culprit: str | None) -> None:
     failure = FirstFailure()
-
-    failure.observe(
-        [pod("a", "Succeeded"), pod("b", "Running"), {"kind": "Service", "metadata": {}}]
-    )
-
-    assert failure.culprit is None
-
-
-def test_the_first_to_fail_is_failured() -> None:
-    failure = FirstFailure()
-
-    failure.observe(
-        [pod("late", finished="2026-01-01T00:00:02Z"), pod("early", finished="2026-01-01")]
-    )
-
-    assert failure.culprit == "early"
-
-
-def test_those_that_were_told_to_end_are_not_to_failure() -> None:
-    failure = FirstFailure()
-    failure.observe([pod("a"), pod("b", "Running")])
-
-    failure.observe([pod("a"), pod("b", deletionTimestamp="now")])
-
-    assert failure.culprit == "a"
-
-
-def test_the_next_attempt_has_a_culprit_of_its_own() -> None:
-    failure = FirstFailure()
-    failure.observe([pod("r0")])
-
-    failure.observe([pod("r0"), pod("r1")])
-
-    assert failure.culprit == "r1"
+    for children in observations:
+        failure.observe(children)
+    assert failure.culprit == culprit

@@ -39,7 +39,6 @@ def manifest(**run_policy: Any) -> Manifest:
 
 
 def run(workdir: Path, status: Manifest | None, wanted: Manifest | None = None) -> Opened:
-    """One run of the job that gets as far as a status."""
     folder = JobFolder(workdir, "digits")
     with folder.locked():
         opened = folder.open(wanted or manifest())
