@@ -32,14 +32,9 @@ def writes_status(job: ImageNetJob, decision: Decision) -> bool:
 
 
 async def apply(cluster: Cluster, job: ImageNetJob, decision: Decision) -> Applied:
-    """Apply a decision, one step after the other.
+    """Apply a decision, one step after the other; raise what the cluster raises.
 
     A step is finished even if one of its actions fails, and the next one is not begun.
-
-    Raises:
-        AlreadyExists: An object to create exists and is not the job's.
-        Conflict: The job has changed since it was read.
-        ClusterError: The cluster refused an action.
     """
     refused: list[ClusterError] = []
     for step in steps_of(cluster, job, decision, refused):

@@ -62,11 +62,7 @@ class Cluster(Protocol):
         """Return what each node has left for a job's pods; None if that is not known."""
 
     async def create(self, job: ImageNetJob, manifest: Manifest) -> None:
-        """Create an object; nothing happens if the job has it already.
-
-        Raises:
-            AlreadyExists: The object of this kind and name is not the job's or is being deleted.
-        """
+        """Create an object unless the job has it; raise AlreadyExists if the name is taken."""
 
     async def delete(self, job: ImageNetJob, reference: Reference) -> None:
         """Delete an object, and its dependents after it (Background propagation).
@@ -78,11 +74,7 @@ class Cluster(Protocol):
         """Merge a patch into an object; nothing happens if it is gone or has another UID."""
 
     async def write_status(self, job: ImageNetJob) -> None:
-        """Store the status that the job carries.
-
-        Raises:
-            Conflict: The job has changed since it was read.
-        """
+        """Store the status that the job carries; raise Conflict if the job has changed since."""
 
     async def record_event(self, job: ImageNetJob, event: Event) -> None:
         """Record an event of the job; this does not wait until it is sent."""

@@ -46,9 +46,8 @@ class BadAnswer(Exception):  # noqa: N818 - named for what the server sent
 async def get(host: str, port: int, path: str, feed: Callable[[bytes], None]) -> None:
     """Get a page, and call `feed` with each piece of its content; the caller limits the time.
 
-    Raises:
-        LimitExceeded: The content is too long or compressed, or the page is redirected.
-        BadAnswer: There is no answer, or none that is valid.
+    It raises LimitExceeded for content that is too long or compressed and for redirects, and
+    BadAnswer without a valid answer.
     """
     try:
         reader, writer = await asyncio.open_connection(host, port, limit=PIECE_BYTES)

@@ -102,11 +102,7 @@ _CONTEXT: Final = re.compile(r" ssl:(default|True|<[^>]*>)")
 
 
 class ApiError(ClusterError):
-    """The API server refused a request, or did not answer.
-
-    Attributes:
-        code: The HTTP status; 0 if there was no answer.
-    """
+    """The API server refused a request with an HTTP code, or did not answer: 0."""
 
     def __init__(
         self, request: str, code: int, reason: str, message: str, fields: Iterable[str] = ()
@@ -135,11 +131,7 @@ class ApiError(ClusterError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back for a request that was sent once.
-
-    Attributes:
-        code: The HTTP status; 0 if there was no answer.
-    """
+    """What came back for a request that was sent once: an HTTP code, 0 if there was no answer."""
 
     code: int
     text: bytes = b""

@@ -62,11 +62,7 @@ class DryRuns:
         return verdict if is_known else None
 
     async def run(self, job: ImageNetJob, settings: Settings) -> Verdict:
-        """Send one pod of each role, and return what the API server says of them.
-
-        Raises:
-            ApiError: It cannot say now.
-        """
+        """Have one pod of each role judged; raise ApiError if there is no verdict now."""
         try:
             manifests = preview.everything(job, settings)
         except (InvalidTemplate, InvalidJob):

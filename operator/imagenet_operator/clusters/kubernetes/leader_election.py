@@ -136,12 +136,9 @@ class LeaseLost(ImageNetJobError):  # noqa: N818 - says what has happened
 class LeaderElection:
     """Acquires, renews and releases the Leases of one operator.
 
-    Args:
-        client: Of the API server, without a fence; no other requests may delay its own.
-        namespace: The namespace of the Leases of all operators of the cluster.
-        watched: The namespaces whose jobs this operator runs; empty for all.
-        fence: Admits the requests of this operator while it is the leader.
-        times: The times of the Leases.
+    No other requests may delay those of its client, which has no fence. The fence is that of the
+    operator. All operators of the cluster have their Leases in one namespace; `watched` are those
+    whose jobs this one runs, empty for all.
 
     Attributes:
         identity: The name of this process in its Leases.
@@ -224,11 +221,7 @@ class LeaderElection:
     # ------------------------------------------------------------------ hold
 
     async def hold(self) -> None:
-        """Renew the Leases until cancelled.
-
-        Raises:
-            LeaseLost: That failed for too long, or another process has taken a Lease.
-        """
+        """Renew the Leases until cancelled; raise LeaseLost if one is taken or expires."""
         while True:
             await asyncio.sleep(self._times.retry_period)
             left = self._renewed_at + self._times.renew_deadline - time.monotonic()
@@ -377,7 +370,6 @@ class LeaderElection:
         self._reported = dict(holders)
 
     def _complain(self, error: Exception) -> None:
-        """Log an error, unless it repeats."""
         said = str(error) or "no answer in time"
         if self.trouble:
             self.trouble = f"leases in {self._namespace} cannot be listed: {said}"

@@ -103,11 +103,8 @@ class Credentials:
     """The credentials of a request.
 
     Attributes:
-        headers: Names and values.
         tls: The TLS context; None without TLS.
         certificates: A hash of what the TLS context is made of.
-        renew_seconds: How long to use them until they are renewed.
-        valid_seconds: How long they are valid.
     """
 
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -135,12 +132,8 @@ class _Held:
 class Connection:
     """The way to the API server.
 
-    Args:
-        server: The URL's beginning.
-        login: The way to get credentials; without it, requests are anonymous.
-        namespace: The namespace of the kubeconfig's context.
-        proxy: The URL of the HTTP proxy to it.
-        server_name: The name in its certificate, if the URL has another.
+    Requests without a login are anonymous. The namespace is that of the kubeconfig's context, and
+    the server's name that in its certificate, if the URL has another.
     """
 
     def __init__(
@@ -170,11 +163,7 @@ class Connection:
         return await self._renew()
 
     async def renew(self, refused: Credentials) -> Credentials:
-        """Return other credentials after a refusal (401); the same ones if there are no others.
-
-        Raises:
-            NoConnection: There is no login.
-        """
+        """Return other credentials after a refusal (401); the same ones if there are no others."""
         if self._held is None or self._held.credentials is not refused:
             return await self.credentials()
         if self._renewal is not None and not self._renewal.done():
@@ -247,11 +236,7 @@ class Connection:
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Connection:
-    """Return the connection of the pod's service account, or of KUBECONFIG.
-
-    Raises:
-        NoConnection: Neither exists, or it cannot be used.
-    """
+    """Return the connection of the pod's service account, or of KUBECONFIG; raise NoConnection."""
     host = environment.get("KUBERNETES_SERVICE_HOST")
     if host and (SERVICE_ACCOUNT / "token").exists():
         port = environment.get("KUBERNETES_SERVICE_PORT") or "443"
@@ -273,10 +258,7 @@ def find(environment: Mapping[str, str] = os.environ) -> Connection:
 def of_user(context: str | None = None, environment: Mapping[str, str] = os.environ) -> Connection:
     """Return the connection of a user's program: KUBECONFIG's, else that of the service account.
 
-    Without a context's name, it is the current one.
-
-    Raises:
-        NoConnection: There is none, or it cannot be used.
+    Without a context's name, it is the current one; without any, NoConnection is raised.
     """
     paths = _kubeconfigs(environment)
     if context is not None or any(os.access(path, os.R_OK) for path in paths):
@@ -285,11 +267,7 @@ def of_user(context: str | None = None, environment: Mapping[str, str] = os.envi
 
 
 def of_context(name: str, environment: Mapping[str, str] = os.environ) -> Connection:
-    """Return the connection of a context of KUBECONFIG, also in a pod.
-
-    Raises:
-        NoConnection: There is no such context, or it cannot be used.
-    """
+    """Return the connection of a context of KUBECONFIG, also in a pod; raise NoConnection."""
     return from_kubeconfig(*_kubeconfigs(environment), name=name)
 
 
@@ -308,10 +286,8 @@ def _kubeconfigs(environment: Mapping[str, str]) -> list[Path]:
 def from_kubeconfig(*paths: Path, name: str | None = None) -> Connection:
     """Return the connection of a context of kubeconfigs: the current one without a name.
 
-    The first file that names a context, a cluster or a user decides.
-
-    Raises:
-        NoConnection: There is no such context, or a field of it cannot be used.
+    The first file that names a context, a cluster or a user decides. A field that cannot be used
+    is a NoConnection.
     """
     config = _Kubeconfig(paths, "current context" if name is None else f"context {name!r}")
     context = config.context(name)
@@ -605,11 +581,7 @@ class _ExecPlugin:
         self._run: Future[Any] | None = None
 
     async def run(self) -> tuple[dict[str, str], datetime | None]:
-        """Run the plugin; return the fields of a user that it says, and the end of their validity.
-
-        Raises:
-            NoConnection: It cannot be run, fails, takes too long, or prints something else.
-        """
+        """Run the plugin; return the fields of a user that it says, and when they expire."""
         if self._run is None or self._run.done():
             self._run = _in_thread(self._provider.run)
         limit = None if sys.stdout.isatty() else PLUGIN_SECONDS

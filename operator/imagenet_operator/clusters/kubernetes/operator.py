@@ -51,13 +51,9 @@ FLUSH_TIMEOUT_SECONDS: Final = 0.5
 
 
 class Operator:
-    """All parts of the operator but kopf.
+    """All parts of the operator but kopf; the client is entered.
 
-    Args:
-        client: The API client, entered.
-        configuration: The operator's configuration.
-        clock: The time, for all decisions.
-        election: Makes it the leader before it acts; None for the only operator of a cluster.
+    The election makes it the leader before it acts; None for the only operator of a cluster.
     """
 
     def __init__(

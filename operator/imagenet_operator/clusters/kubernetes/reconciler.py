@@ -177,13 +177,6 @@ class _View:
     observed: Observed
 
 
-@dataclass(frozen=True)
-class _Room:
-    """The free capacity, for a job that waits for it."""
-
-    free: Capacity | None
-
-
 def now() -> datetime:
     """Return the time, with its zone."""
     return datetime.now(UTC)
@@ -212,11 +205,7 @@ class Reconciler:
         self._faults.pop(key, None)
 
     async def reconcile(self, key: JobKey) -> timedelta | None:
-        """Reconcile a job until no decision follows at once; return when to reconcile it again.
-
-        Raises:
-            ClusterError: The API server refused something, did not answer, or the caches lagged.
-        """
+        """Reconcile a job until no decision follows at once; return when to reconcile it again."""
         await self._cluster.recheck_foreign(key)
         consistency, named = ReadConsistency.CACHED, None
         for _ in range(MAX_ROUNDS):
@@ -287,14 +276,14 @@ class Reconciler:
 
         Returns the consistency of the next view, and when to reconcile again.
         """
-        async with self._room(job, view) as room:
-            if room is None:
+        async with self._room(job, view) as (has_turn, free):
+            if not has_turn:
                 return consistency, self._settings.requeue_interval
-            decision = self._decide(job, view, room.free)
+            decision = self._decide(job, view, free)
             wanted = required(job.status, decision)
             if wanted <= consistency:
-                if room.free is not None and attempt_size.grows(job, decision.status):
-                    pods = attempt_size.further_pods(job, room.free, self._settings)
+                if free is not None and attempt_size.grows(job, decision.status):
+                    pods = attempt_size.further_pods(job, free, self._settings)
                     self._cluster.capacity_lock.reserve(key, pods)
                 decision = await self._apply(key, job, decision)
                 if not attempt_size.awaits_growth(job, decision.status):
@@ -310,25 +299,28 @@ class Reconciler:
         return wanted, AT_ONCE
 
     @contextlib.asynccontextmanager
-    async def _room(self, job: ImageNetJob, view: _View) -> AsyncIterator[_Room | None]:
+    async def _room(
+        self, job: ImageNetJob, view: _View
+    ) -> AsyncIterator[tuple[bool, Capacity | None]]:
         """Give the free capacity to a waiting gang, and to a job that may change its workers.
 
-        Yields None if too many others wait for it. A job that trains need not wait for its growth.
+        Yields whether the job may be decided now, and the free capacity if it is known. Too many
+        others may wait for it; a job that trains need not wait for its growth.
         """
         starts = attempt_size.depends_on_capacity(job, view.observed)
         must_know = starts or stored_jobs.waits_for_room(job, view.children)
         if not (must_know or attempt_size.is_shrunk(job)):
-            yield _Room(None)
+            yield True, None
             return
         lock = self._cluster.capacity_lock
         async with lock.acquire(key_of(job)) as is_held:
             if not is_held:
-                yield None if must_know else _Room(None)
+                yield not must_know, None
                 return
             if starts:
                 # The list may still hold the pods of the attempt before.
                 lock.invalidate()
-            yield _Room(await self._cluster.free_capacity(job))
+            yield True, await self._cluster.free_capacity(job)
 
     def _decide(self, job: ImageNetJob, view: _View, free: Capacity | None) -> Decision:
         time = self._clock()

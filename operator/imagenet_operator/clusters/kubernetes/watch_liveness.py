@@ -34,8 +34,7 @@ class WatchLiveness:
     It calls `forget` with each job that is gone.
 
     Attributes:
-        heard_at: When the API server last answered, by the monotonic clock; None before the first
-            check.
+        heard_at: When the API server last answered, by the monotonic clock; None before that.
         missed: Jobs of which kopf has not reported a change in time.
         denied: Namespaces in which the jobs may not be listed, while another one can be.
     """

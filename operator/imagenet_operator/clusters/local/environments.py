@@ -38,10 +38,8 @@ def of_job(job: ImageNetJob) -> LocalEnvironment | None:
 def of_framework(framework: str, strategy: str = "") -> LocalEnvironment | None:
     """Return the environment that loads a framework's models; None for imagenetctl's own.
 
-    Both are as in result.json. Without a strategy, the environment only loads a model.
-
-    Raises:
-        LocalError: The framework is unknown.
+    Both are as in result.json. Without a strategy, the environment only loads a model. An unknown
+    framework is a LocalError.
     """
     if framework not in FRAMEWORKS:
         raise LocalError(f"framework {framework!r} is not known; known are {', '.join(FRAMEWORKS)}")
@@ -70,10 +68,9 @@ def has_framework(framework: str) -> bool:
 
 
 def check_framework(job: ImageNetJob) -> None:
-    """Check that imagenetctl's own environment has the framework of a job that trains there.
+    """Raise LocalError if a job trains in imagenetctl's own environment, without its framework.
 
-    Raises:
-        LocalError: It lacks it; the message has the command that installs it.
+    The message has the command that installs it.
     """
     framework = job.spec.training.framework
     has_own = of_job(job) is not None or command_of(job) is not None

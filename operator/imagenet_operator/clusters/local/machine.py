@@ -55,11 +55,7 @@ class AddressBlock:
     def of(self, name: str) -> str:
         """Return the address of a pod, the same until it is released.
 
-        Addresses are reused as late as possible, so that a stale peer does not connect to a new
-        pod.
-
-        Raises:
-            LocalError: Every address is in use.
+        Addresses are reused as late as possible: a stale peer must not connect to a new pod.
         """
         if name not in self._given:
             taken = set(self._given.values())
@@ -82,10 +78,8 @@ def claim_addresses(
 ) -> AddressBlock:
     """Claim a block that no other run on this machine holds.
 
-    `remedies` say what to do if a port is in use, if there is a choice.
-
-    Raises:
-        LocalError: Another program listens on one of the ports on all addresses.
+    If another program listens on one of the ports on all addresses, a LocalError says so, with the
+    port's remedy if there is a choice.
     """
     wanted = tuple(ports)
     passed_over = 0
@@ -181,12 +175,9 @@ class Gpus:
 def find_gpus(
     requested: int | None, environment: Mapping[str, str], devices: Path
 ) -> tuple[str, ...]:
-    """Return the GPUs that a run may use.
+    """Return the GPUs that a run may use; raise LocalError if the environment allows fewer.
 
     `requested` is the value of `--gpus`, `devices` the folder of the device nodes.
-
-    Raises:
-        LocalError: More are requested than the environment allows.
     """
     visible = environment.get(VISIBLE_GPUS)
     if visible is None:

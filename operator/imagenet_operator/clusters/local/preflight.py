@@ -97,10 +97,7 @@ def check(wanted: Needs, capacity: int, volumes: Volumes, programs: Programs) ->
 
 
 def slow_precision(job: ImageNetJob, cpuinfo: str) -> str | None:
-    """Return the warning that this machine's processor has no instructions for bfloat16.
-
-    `cpuinfo` is the content of /proc/cpuinfo.
-    """
+    """Return a warning if this processor (/proc/cpuinfo) has no instructions for bfloat16."""
     training = job.spec.training
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
     is_on_cpu = training.precision == "bfloat16" and not training.workers.gpus
@@ -113,11 +110,7 @@ def slow_precision(job: ImageNetJob, cpuinfo: str) -> str | None:
 
 
 def check_mapped(mounted: frozenset[str], secrets: frozenset[str], volumes: Volumes) -> None:
-    """Check that --volume and --secret name what the job mounts: a misspelt name would be ignored.
-
-    Raises:
-        LocalError: No job mounts such a claim or Secret.
-    """
+    """Raise LocalError if nothing mounts a name, perhaps misspelt, of --volume or --secret."""
     for claim in sorted(volumes.mapped - mounted):
         raise LocalError(
             f"--volume {claim}=…: nothing mounts a claim {claim!r}; "

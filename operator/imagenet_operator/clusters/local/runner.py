@@ -87,11 +87,7 @@ class LocalRun:
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Work on the job until it is finished and cleaned up, or until the user interrupts.
-
-        Raises:
-            LocalError: This machine cannot run it.
-        """
+        """Work on the job until it is finished and cleaned up, or until the user interrupts."""
         self._cluster.changed = lambda: self._loop.enqueue(self._key)
         self._loop.enqueue(self._key)
         work = (self._cluster.run(), self._loop.run(), self._sampler.run(), self._ended.wait())
@@ -117,7 +113,6 @@ class LocalRun:
         return self.job.metadata.uid, pods
 
     async def _reconcile(self, key: JobKey) -> timedelta | None:
-        """Reconcile the job; an error of this machine is not transient and ends the run."""
         del key
         try:
             return None if self._is_interrupted() else await self._reconcile_once()
