@@ -52,17 +52,14 @@ class Server:
         await self._runner.cleanup()
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        del request
         self._refresh()
         body = generate_latest(metrics.REGISTRY)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        del request
         return _answer(list(self._troubles()))
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        del request
         return _answer([*self._pending(), *self._troubles()])
 
 

@@ -68,7 +68,6 @@ class PortForward(aiohttp.BaseConnector):
         self.failure = ""
 
     async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:
-        del req, traces, timeout
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
                 # For a pod that has ended, the kubelet only fails, as it does for one that starts.

@@ -78,21 +78,17 @@ class LocalCluster:
             loop.remove_reader(self._selector)
 
     async def observe(self, job: ImageNetJob) -> list[Manifest]:
-        del job
         return copy.deepcopy(self._objects.all())
 
     async def unreachable_nodes(self, job: ImageNetJob) -> frozenset[str]:
         """Return none: the only node is this machine."""
-        del job
         return frozenset()
 
     async def free_capacity(self, job: ImageNetJob) -> Capacity | None:
         """Return None: `preflight` checks before the start that the job fits."""
-        del job
         return None
 
     async def create(self, job: ImageNetJob, manifest: Manifest) -> None:
-        del job
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         if kind not in _KINDS:
             raise ValueError(f"a local cluster has no {kind}")
@@ -110,14 +106,12 @@ class LocalCluster:
         self._settle()
 
     async def delete(self, job: ImageNetJob, reference: Reference) -> None:
-        del job
         item = self._objects.get(reference.kind, reference.name)
         if item is not None and item["metadata"]["uid"] == reference.uid:
             self._delete(item)
             self._settle()
 
     async def patch(self, job: ImageNetJob, patch: Patch) -> None:
-        del job
         item = self._objects.get(patch.kind, patch.name)
         if item is not None and item["metadata"]["uid"] == patch.uid:
             merge(item, copy.deepcopy(patch.merge))

@@ -108,12 +108,10 @@ class LocalRun:
         return [self._key]
 
     def pods_of(self, key: JobKey) -> tuple[str, list[Manifest]] | None:
-        del key
         pods = [child for child in self._children if child["kind"] == "Pod"]
         return self.job.metadata.uid, pods
 
     async def _reconcile(self, key: JobKey) -> timedelta | None:
-        del key
         try:
             return None if self._is_interrupted() else await self._reconcile_once()
         except Exception as error:
