@@ -20,6 +20,11 @@ JobKey = tuple[str, str]
 """Namespace and name of an ImageNetJob: what the work queue holds."""
 
 
+def key_of(job: ImageNetJob) -> JobKey:
+    """Return the key of a job."""
+    return job.metadata.namespace, job.metadata.name
+
+
 class ClusterError(ImageNetJobError):
     """A cluster cannot do what it is asked for, or does not answer."""
 

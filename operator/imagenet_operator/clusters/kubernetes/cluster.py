@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from imagenet_operator.clusters.interface import AlreadyExists, Conflict, JobKey
+from imagenet_operator.clusters.interface import AlreadyExists, Conflict, JobKey, key_of
 from imagenet_operator.clusters.kubernetes import capacity, diagnostics, objects
 from imagenet_operator.clusters.kubernetes.capacity import CapacityLock
 from imagenet_operator.clusters.kubernetes.client import (
@@ -315,11 +315,6 @@ class KubernetesCluster:
 
     async def record_event(self, job: ImageNetJob, event: Event) -> None:
         self._recorder.record(job, event)
-
-
-def key_of(job: ImageNetJob) -> JobKey:
-    """Return a job's key in the caches and in the work queue."""
-    return job.metadata.namespace, job.metadata.name
 
 
 def is_ours(item: Manifest, uid: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.interface import JobKey, key_of
 from imagenet_operator.clusters.kubernetes.client import CONFLICT, ApiError, Client
 from imagenet_operator.clusters.kubernetes.objects import POD
 from imagenet_operator.manifests import labels, preview
@@ -56,8 +56,7 @@ class DryRuns:
 
     def verdict(self, job: ImageNetJob) -> Verdict | None:
         """Return the result for this generation of a job's spec; None before the dry run."""
-        key = job.metadata.namespace, job.metadata.name
-        uid, generation, verdict = self._verdicts.get(key, ("", 0, None))
+        uid, generation, verdict = self._verdicts.get(key_of(job), ("", 0, None))
         is_known = (uid, generation) == (job.metadata.uid, job.metadata.generation)
         return verdict if is_known else None
 
@@ -75,9 +74,7 @@ class DryRuns:
         rejections = [item.rejection for item in found if item.rejection is not None]
         notes = sorted({note for item in found for note in item.notes})
         verdict = Verdict(next(iter(rejections), None), tuple(notes))
-        metadata = job.metadata
-        key = metadata.namespace, metadata.name
-        self._verdicts[key] = metadata.uid, metadata.generation, verdict
+        self._verdicts[key_of(job)] = job.metadata.uid, job.metadata.generation, verdict
         return verdict
 
     async def _try(self, pod: Manifest, strict: dict[str, str]) -> Verdict:

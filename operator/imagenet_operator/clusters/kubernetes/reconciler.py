@@ -24,14 +24,10 @@ from enum import IntEnum
 from typing import Final
 
 from imagenet_operator.clusters.apply import apply, writes_status
-from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey
+from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey, key_of
 from imagenet_operator.clusters.kubernetes import metrics, objects, stored_jobs
 from imagenet_operator.clusters.kubernetes.client import NOT_FOUND, ApiError
-from imagenet_operator.clusters.kubernetes.cluster import (
-    Invalid,
-    KubernetesCluster,
-    key_of,
-)
+from imagenet_operator.clusters.kubernetes.cluster import Invalid, KubernetesCluster
 from imagenet_operator.clusters.kubernetes.objects import Stored
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile import attempt_size, explanation, observe

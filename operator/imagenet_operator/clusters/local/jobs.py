@@ -66,7 +66,11 @@ class JobController:
         self._judge(now)
         living = [pod for pod in pods if not is_terminal(pod)]
         active = [pod for pod in living if not is_ending(pod)]
-        wanted = self._wanted()
+        wanted = 0
+        if self._failure is None and not suspended:
+            remaining = self._completions - len(self._succeeded)
+            parallelism = int(self._spec.get("parallelism", 1))
+            wanted = max(0, min(parallelism, self._slots, remaining))
         surplus = active[wanted:]
         self._dismissed.update(pod["metadata"]["uid"] for pod in surplus)
         due = {index: self._due(index) for index in self._free_indexes(living)}
@@ -151,13 +155,6 @@ class JobController:
                 "DeadlineExceeded",
                 "Job was active longer than specified deadline",
             )
-
-    def _wanted(self) -> int:
-        if self._failure is not None or self._spec.get("suspend"):
-            return 0
-        remaining = self._completions - len(self._succeeded)
-        parallelism = int(self._spec.get("parallelism", 1))
-        return max(0, min(parallelism, self._slots, remaining))
 
     def _account(self, index: int) -> int:
         """Return the account of an index's failures: its own, or the one that all indexes share."""

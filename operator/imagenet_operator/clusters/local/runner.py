@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from imagenet_operator.clusters.apply import apply
-from imagenet_operator.clusters.interface import JobKey
+from imagenet_operator.clusters.interface import JobKey, key_of
 from imagenet_operator.clusters.local.cluster import LocalCluster
 from imagenet_operator.clusters.loop import Loop
 from imagenet_operator.clusters.sampler import Sampler
@@ -77,7 +77,7 @@ class LocalRun:
         self._settings = settings
         self._show = show
         self._is_interrupted = is_interrupted
-        self._key = (job.metadata.namespace, job.metadata.name)
+        self._key = key_of(job)
         self._loop = Loop(self._reconcile)
         self._sampler = Sampler(
             self, _SAMPLE_SECONDS, _SAMPLE_TIMEOUT_SECONDS, self._loop.enqueue, only_visible=False
