@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from imagenet_operator.cli import exit_codes
 
@@ -30,35 +31,39 @@ class CommandParser(argparse.ArgumentParser):
         return parsed, unknown
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
-"""To which `add_command` adds a command."""
+@dataclass(frozen=True)
+class Command:
+    """A command of the table in `main`, which its module declares."""
 
+    subparsers: argparse._SubParsersAction[CommandParser]
+    name: str
 
-def add_command(
-    commands: Commands,
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    *,
-    summary: str,
-    description: str,
-    examples: str = "",
-    epilog: str = "",
-) -> argparse.ArgumentParser:
-    """Declare a command.
+    def declare(
+        self,
+        run: Callable[[argparse.Namespace], int],
+        *,
+        summary: str,
+        description: str,
+        examples: str = "",
+        epilog: str = "",
+    ) -> argparse.ArgumentParser:
+        """Return the parser of the command.
 
-    `summary` is for the list of all commands, `description` for the command's own help. The exit
-    codes of all commands follow `examples`; a command that starts no program gives its own as
-    `epilog` instead.
-    """
-    parser = commands.add_parser(
-        name,
-        help=summary,
-        description=description,
-        epilog=epilog or f"{examples}\n{exit_codes.HELP}",
-        formatter_class=argparse.HelpFormatter if epilog else argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(run=run)
-    return parser
+        `summary` is for the list of all commands, `description` for the command's own help. The
+        exit codes of all commands follow `examples`; a command that starts no program gives its own
+        as `epilog` instead.
+        """
+        parser = self.subparsers.add_parser(
+            self.name,
+            help=summary,
+            description=description,
+            epilog=epilog or f"{examples}\n{exit_codes.HELP}",
+            formatter_class=argparse.HelpFormatter
+            if epilog
+            else argparse.RawDescriptionHelpFormatter,
+        )
+        parser.set_defaults(run=run)
+        return parser
 
 
 def add_job_file(parser: argparse.ArgumentParser) -> None:

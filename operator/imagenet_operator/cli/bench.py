@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from imagenet_operator.cli import exit_codes, files, local_resources, result, run
-from imagenet_operator.cli.arguments import Commands, add_command, add_job_file, whole
+from imagenet_operator.cli.arguments import Command, add_job_file, whole
 from imagenet_operator.reconcile import windows
 from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.scaling.points import fitting_name, shared_claim
@@ -129,11 +129,9 @@ _CONTENT = {
 }
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "bench",
+    parser = command.declare(
         bench,
         summary="measure whether reading or the network limits a job",
         description="Run a few batches of one ImageNetJob on this machine three times: reading "

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from imagenet_operator.cli import exit_codes, init
-from imagenet_operator.cli.arguments import Commands, add_command, add_output, whole
+from imagenet_operator.cli.arguments import Command, add_output, whole
 from imagenet_operator.clusters.local import environments
 from imagenet_operator.manifests import names
 from imagenet_spec.errors import ImageNetJobError
@@ -32,11 +32,9 @@ _EXAMPLES = """examples:
 """
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "check",
+    parser = command.declare(
         run,
         summary="find duplicates, leaks and imbalance in images",
         description="Find the same image in training and validation, near-duplicates, unbalanced "

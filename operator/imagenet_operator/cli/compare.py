@@ -15,8 +15,7 @@ from typing import Any
 
 from imagenet_operator.cli import exit_codes, places, programs, report, result
 from imagenet_operator.cli.arguments import (
-    Commands,
-    add_command,
+    Command,
     add_output,
     add_price,
     not_empty,
@@ -41,11 +40,9 @@ _EXAMPLES = """examples:
 """
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "compare",
+    parser = command.declare(
         run,
         summary="compare trainings by accuracy, images, time and GPU-hours",
         description="Compare trainings: epochs, images, time, GPU-hours, accuracy and loss, and "

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from imagenet_operator.cli import exit_codes
-from imagenet_operator.cli.arguments import Commands, add_command, not_empty, path
+from imagenet_operator.cli.arguments import Command, not_empty, path
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -20,17 +20,10 @@ _FILES = ("FILE", "IMAGE", "ADDRESS", "NAME")
 """Arguments that are no path for argparse, but may be one."""
 
 
-def add_parser(commands: Commands, root: argparse.ArgumentParser) -> None:
-    """Declare the command.
-
-    Args:
-        commands: The commands so far.
-        root: The parser of imagenetctl, which is completed.
-    """
-    parser = add_command(
-        commands,
-        "completion",
-        lambda arguments: run(arguments.shell, root),
+def add_parser(command: Command) -> None:
+    """Declare the command."""
+    parser = command.declare(
+        run,
         summary="print the completion for bash, zsh or fish",
         description="Print a shell's completion of commands, options and files.",
         examples=_EXAMPLES,
@@ -38,17 +31,20 @@ def add_parser(commands: Commands, root: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, help="the shell")
 
 
-def run(shell: str, root: argparse.ArgumentParser) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the completion; return the exit code."""
-    # Imported here, because no other command needs it.
+    # Imported here: `main` imports the module of the typed command, and no other needs shtab.
     import shtab
 
+    from imagenet_operator.cli.main import build_parser
+
+    root = build_parser()
     for action in _actions(root):
         if action.type is path or (
             action.type is not_empty and not action.option_strings and action.metavar in _FILES
         ):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-    print(shtab.complete(root, shell))
+    print(shtab.complete(root, arguments.shell))
     return exit_codes.SUCCESS
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from imagenet_operator.cli import exit_codes, local_resources, overrides, programs
 from imagenet_operator.cli import run as runs
-from imagenet_operator.cli.arguments import Commands, add_command, add_output, add_workdir
+from imagenet_operator.cli.arguments import Command, add_output, add_workdir
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments, frameworks
 from imagenet_spec import load
@@ -35,11 +35,9 @@ _EXAMPLES = """examples:
 """
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "demo",
+    parser = command.declare(
         run,
         summary="train handwritten digits on this machine, in less than a minute",
         description="Train handwritten digits on this machine: the archive, the dataset, the model "

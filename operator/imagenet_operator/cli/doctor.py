@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagenet_operator.cli import exit_codes, local_resources
-from imagenet_operator.cli.arguments import Commands, add_command, add_workdir
+from imagenet_operator.cli.arguments import Command, add_workdir
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments, frameworks
 from imagenet_operator.clusters.local.machine import claim_addresses, find_gpus
@@ -129,11 +129,9 @@ class GPU:
     driver: str
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "doctor",
+    parser = command.declare(
         run,
         summary="check this machine and the cluster, with a remedy for each problem",
         description="Check Python, libraries, GPUs, ports, memory and the rights on the cluster.",

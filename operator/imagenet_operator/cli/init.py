@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from imagenet_operator.cli import exit_codes, files, local_resources
-from imagenet_operator.cli.arguments import Commands, add_command, not_empty, path
+from imagenet_operator.cli.arguments import Command, not_empty, path
 from imagenet_operator.cli.commented_yaml import as_text
 from imagenet_operator.cli.first_manifest import (
     First,
@@ -67,11 +67,9 @@ Then: imagenetctl run job.yaml
 """
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "init",
+    parser = command.declare(
         run,
         summary="write a manifest for a folder, archive or URL of images",
         description="Look at images, and write a manifest that trains on them as it is. Each "

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from imagenet_operator.cli import exit_codes, files, places
-from imagenet_operator.cli.arguments import Commands, add_command, not_negative
+from imagenet_operator.cli.arguments import Command, not_negative
 from imagenet_operator.reconcile.decide import is_finished
 from imagenet_operator.sdk.blocking import LocalClient
 from imagenet_operator.sdk.interface import STATES, in_words
@@ -26,11 +26,9 @@ from imagenet_spec.resource import ImageNetJob, table
 FORMATS = ("text", "wide", "json", "yaml", "csv")
 
 
-def add_list(commands: Commands) -> None:
+def add_list(command: Command) -> None:
     """Declare `list`."""
-    parser = add_command(
-        commands,
-        "list",
+    parser = command.declare(
         list_jobs,
         summary="list the jobs of a working directory or a cluster",
         description="List jobs: phase, epoch, images/s, accuracy, remaining time, restarts, GPUs "
@@ -42,11 +40,9 @@ def add_list(commands: Commands) -> None:
     add_format(parser)
 
 
-def add_status(commands: Commands) -> None:
+def add_status(command: Command) -> None:
     """Declare `status`."""
-    parser = add_command(
-        commands,
-        "status",
+    parser = command.declare(
         show_status,
         summary="show the state of a job",
         description="Show the phase of a job, why it is in it, and how far the training is.",
@@ -57,11 +53,9 @@ def add_status(commands: Commands) -> None:
     add_format(parser)
 
 
-def add_events(commands: Commands) -> None:
+def add_events(command: Command) -> None:
     """Declare `events`."""
-    parser = add_command(
-        commands,
-        "events",
+    parser = command.declare(
         show_events,
         summary="show the events of a job",
         description="Show the events of a job, the oldest first.",
@@ -71,11 +65,9 @@ def add_events(commands: Commands) -> None:
     add_format(parser, ("text", "json", "yaml"))
 
 
-def add_wait(commands: Commands) -> None:
+def add_wait(command: Command) -> None:
     """Declare `wait`."""
-    parser = add_command(
-        commands,
-        "wait",
+    parser = command.declare(
         wait,
         summary="wait until a job is in a state",
         description="Wait until a job is in a state: a condition or a phase. If the job ends "
@@ -100,11 +92,9 @@ def add_wait(commands: Commands) -> None:
     )
 
 
-def add_suspend(commands: Commands) -> None:
+def add_suspend(command: Command) -> None:
     """Declare `suspend`."""
-    parser = add_command(
-        commands,
-        "suspend",
+    parser = command.declare(
         suspend,
         summary="stop a job; it keeps its checkpoints",
         description="Suspend a job of a cluster: its pods end, and its nodes are free. A local run "
@@ -114,11 +104,9 @@ def add_suspend(commands: Commands) -> None:
     places.add_name(parser)
 
 
-def add_resume(commands: Commands) -> None:
+def add_resume(command: Command) -> None:
     """Declare `resume`."""
-    parser = add_command(
-        commands,
-        "resume",
+    parser = command.declare(
         resume,
         summary="let a suspended job go on",
         description="Let a suspended job of a cluster go on from its newest checkpoint. A local "
@@ -128,11 +116,9 @@ def add_resume(commands: Commands) -> None:
     places.add_name(parser)
 
 
-def add_delete(commands: Commands) -> None:
+def add_delete(command: Command) -> None:
     """Declare `delete`."""
-    parser = add_command(
-        commands,
-        "delete",
+    parser = command.declare(
         delete,
         summary="delete a job, after saying what goes",
         description="Delete a job. First this says what goes and what stays, and asks.",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO, get_args
 
 from imagenet_operator.cli import exit_codes, places
-from imagenet_operator.cli.arguments import Commands, add_command, path, whole
+from imagenet_operator.cli.arguments import Command, path, whole
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_spec.errors import ImageNetJobError
 from imagenet_spec.names import MemberRole
@@ -25,11 +25,9 @@ Without a choice it is the worker of rank 0. Each line begins with the name of i
 """
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "logs",
+    parser = command.declare(
         run,
         summary="show or follow the logs of a job",
         description="Show the logs of a job's pods. With --follow: wait until there are pods, and "

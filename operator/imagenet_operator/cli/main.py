@@ -11,12 +11,12 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 
-from imagenet_operator.cli import completion, exit_codes
-from imagenet_operator.cli.arguments import CommandParser, Commands
+from imagenet_operator.cli import exit_codes
+from imagenet_operator.cli.arguments import Command, CommandParser
 from imagenet_operator.cli.interrupts import as_ctrl_c
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.sdk.errors import JobEnded, NotFound, Timeout
@@ -65,7 +65,7 @@ _EXAMPLES = """examples:
 """
 
 
-_VERBS: Mapping[str, str] = {
+_VERBS = {
     "submit": "submit.add_parser",
     "list": "jobs.add_list",
     "status": "jobs.add_status",
@@ -82,7 +82,7 @@ _VERBS: Mapping[str, str] = {
 }
 """The verbs of jobs, on a cluster and on this machine: the function that declares each."""
 
-_COMMANDS: Mapping[str, str] = {
+_COMMANDS = {
     "demo": "demo.add_parser",
     "init": "init.add_parser",
     "check": "check.add_parser",
@@ -102,8 +102,8 @@ _COMMANDS: Mapping[str, str] = {
     "tensorboard": "tracking.add_tensorboard",
     "networks": "networks.add_parser",
     "doctor": "doctor.add_parser",
+    "completion": "completion.add_parser",
 }
-"""All but the completion, which has to know them all."""
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -117,21 +117,8 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action="version", version=f"{PROGRAM} {version('imagenet-operator')}"
     )
-    subparsers = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
-    )
-    _declare(subparsers, _COMMANDS, command)
-    if command not in _COMMANDS:
-        completion.add_parser(subparsers, parser)
+    _declare(parser, _COMMANDS, command)
     return parser
-
-
-def _declare(subparsers: Commands, declared: Mapping[str, str], command: str | None) -> None:
-    """Add a command to a parser, or all of them if there is none of this name."""
-    names = [command] if command is not None and command in declared else declared
-    for name in names:
-        module, _, function = declared[name].rpartition(".")
-        getattr(import_module(f"{__package__}.{module}"), function)(subparsers)
 
 
 def build_plugin_parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -142,17 +129,28 @@ def build_plugin_parser(command: str | None = None) -> argparse.ArgumentParser:
         epilog=exit_codes.HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    subparsers = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
-    )
-    _declare(subparsers, _VERBS, command)
+    verbs = _declare(parser, _VERBS, command)
     # The verbs import it, too.
     from imagenet_operator.cli.places import ON_CLUSTER
 
-    for verb in subparsers.choices.values():
+    for verb in verbs:
         verb.set_defaults(**{ON_CLUSTER: True})
         verb.epilog = (verb.epilog or "").replace(f"{PROGRAM} ", f"{PLUGIN} ")
     return parser
+
+
+def _declare(
+    parser: argparse.ArgumentParser, declared: Mapping[str, str], command: str | None
+) -> Iterable[argparse.ArgumentParser]:
+    """Add a command to a parser, or all of them if there is none of this name; return theirs."""
+    subparsers = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
+    )
+    for name in [command] if command is not None and command in declared else declared:
+        module, _, function = declared[name].rpartition(".")
+        add = getattr(import_module(f"{__package__}.{module}"), function)
+        add(Command(subparsers, name))
+    return subparsers.choices.values()
 
 
 def kubectl_main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ import argparse
 import json
 
 from imagenet_operator.cli import exit_codes
-from imagenet_operator.cli.arguments import Commands, add_command, add_output
+from imagenet_operator.cli.arguments import Command, add_output
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.program.train import SMALL_IMAGE
 from imagenet_spec.resource.frameworks import NETWORKS
@@ -17,11 +17,9 @@ from imagenet_spec.resource.frameworks import NETWORKS
 _SMALL_RESNET = f"up to {SMALL_IMAGE} px: 6n+2 (8, 20, 56, 110…), from 164 on 9n+2"
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "networks",
+    parser = command.declare(
         run,
         summary="list the networks, their depths and frameworks",
         description="List the networks that spec.training.model takes.",

@@ -16,8 +16,7 @@ from typing import Any
 
 from imagenet_operator.cli import exit_codes
 from imagenet_operator.cli.arguments import (
-    Commands,
-    add_command,
+    Command,
     add_output,
     add_workdir,
     not_empty,
@@ -94,11 +93,9 @@ _EXPORT = """examples:
 """
 
 
-def add_predict(commands: Commands) -> None:
+def add_predict(command: Command) -> None:
     """Declare `imagenetctl predict IMAGE…`."""
-    parser = add_command(
-        commands,
-        "predict",
+    parser = command.declare(
         _predict,
         summary="classify images with a trained model",
         description="Classify images with the model that a job trained.",
@@ -139,11 +136,9 @@ def _predict(arguments: argparse.Namespace) -> int:
     return start(PREDICT.name, options, environments.of_framework(framework_of(model)))
 
 
-def add_dataset(commands: Commands) -> None:
+def add_dataset(command: Command) -> None:
     """Declare `imagenetctl dataset COMMAND …`; `--secret` is the folder of the bucket's keys."""
-    parser = add_command(
-        commands,
-        "dataset",
+    parser = command.declare(
         _dataset,
         summary="list, verify, publish, fetch and delete prepared datasets",
         description="Look after prepared datasets: folders, and s3://BUCKET/PREFIX.",
@@ -152,16 +147,16 @@ def add_dataset(commands: Commands) -> None:
     parser.set_defaults(yes=False)
     subcommands = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
     for name, places in _PLACES.items():
-        command = subcommands.add_parser(name, help=places)
+        child = subcommands.add_parser(name, help=places)
         count = len(places.split(", and "))
-        command.add_argument("places", type=not_empty, nargs=count, metavar="ADDRESS", help=places)
-        command.add_argument("--endpoint", metavar="URL", help="the S3 API (default: that of AWS)")
-        command.add_argument("--region", metavar="NAME", help="of the bucket")
-        command.add_argument(
+        child.add_argument("places", type=not_empty, nargs=count, metavar="ADDRESS", help=places)
+        child.add_argument("--endpoint", metavar="URL", help="the S3 API (default: that of AWS)")
+        child.add_argument("--region", metavar="NAME", help="of the bucket")
+        child.add_argument(
             "--secret", type=path, metavar="FOLDER", help="a file for each key of the bucket"
         )
         if name == "delete":
-            command.add_argument("--yes", action="store_true", help="delete it")
+            child.add_argument("--yes", action="store_true", help="delete it")
 
 
 def _dataset(arguments: argparse.Namespace) -> int:
@@ -173,11 +168,9 @@ def _dataset(arguments: argparse.Namespace) -> int:
     return start("imagenet-dataset", options, variables=variables)
 
 
-def add_ledger(commands: Commands) -> None:
+def add_ledger(command: Command) -> None:
     """Declare `imagenetctl ledger NAME`: of a working directory, or a volume mounted here."""
-    parser = add_command(
-        commands,
-        "ledger",
+    parser = command.declare(
         _ledger,
         summary="check that a job trained every record once an epoch",
         description="Check that every record of each epoch was trained once, over all attempts.",
@@ -204,11 +197,9 @@ def _ledger(arguments: argparse.Namespace) -> int:
     return start("imagenet-ledger", options)
 
 
-def add_verify(commands: Commands) -> None:
+def add_verify(command: Command) -> None:
     """Declare `imagenetctl verify RESULT`: the steps are trained where the result was."""
-    parser = add_command(
-        commands,
-        "verify",
+    parser = command.declare(
         _verify,
         summary="train from a checkpoint again, and compare every byte",
         description="Train some steps from a checkpoint again, and compare the receipts.",
@@ -235,11 +226,9 @@ def _verify(arguments: argparse.Namespace) -> int:
     return start("imagenet-verify", options, environment)
 
 
-def add_export(commands: Commands) -> None:
+def add_export(command: Command) -> None:
     """Declare `imagenetctl export RESULT`."""
-    parser = add_command(
-        commands,
-        "export",
+    parser = command.declare(
         _export,
         summary="write a trained model in another format",
         description="Write the model that a job trained in another format.",

@@ -13,16 +13,14 @@ from collections.abc import Iterator
 import yaml
 
 from imagenet_operator.cli import exit_codes, files
-from imagenet_operator.cli.arguments import Commands, add_command, not_empty, whole
+from imagenet_operator.cli.arguments import Command, not_empty, whole
 from imagenet_operator.manifests import preview
 from imagenet_spec.resource import ImageNetJob
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "render",
+    parser = command.declare(
         run,
         summary="print the objects that a cluster would create",
         description="Print the objects that a cluster would create for a job, in their order.",

@@ -14,8 +14,7 @@ from typing import Any
 
 from imagenet_operator.cli import exit_codes, local_resources, places, programs, report_page
 from imagenet_operator.cli.arguments import (
-    Commands,
-    add_command,
+    Command,
     add_output,
     add_price,
     not_negative,
@@ -40,11 +39,9 @@ _EXAMPLES = """examples:
 """
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "report",
+    parser = command.declare(
         run,
         summary="show where the time of a job went, its goodput and its cost",
         description="Show the seconds of a job by phase, its goodput, images, GPU-hours, cost and "

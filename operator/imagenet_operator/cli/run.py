@@ -25,7 +25,7 @@ from imagenet_operator.cli import (
     programs,
     result,
 )
-from imagenet_operator.cli.arguments import Commands, add_command, add_job_file
+from imagenet_operator.cli.arguments import Command, add_job_file
 from imagenet_operator.cli.display import Display, JsonLines
 from imagenet_operator.cli.epoch_log import EpochLog
 from imagenet_operator.cli.interrupts import Interrupts
@@ -64,11 +64,9 @@ a new one, which reuses the dataset.
 """
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "run",
+    parser = command.declare(
         run,
         summary="run a job on this machine: each pod is a process",
         description="Run one ImageNetJob on this machine, with no cluster, container or root.",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from imagenet_operator.cli import files, local_resources, run
-from imagenet_operator.cli.arguments import Commands, add_command, add_job_file
+from imagenet_operator.cli.arguments import Command, add_job_file
 from imagenet_operator.cli.sweep import Here, Report, Runner
 from imagenet_operator.scaling import points, variants
 from imagenet_spec.errors import ImageNetJobError
@@ -37,11 +37,9 @@ command resumes an interrupted sweep; points that are done do not run again.
 """
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "scale",
+    parser = command.declare(
         sweep,
         summary="run a job with 1, 2, 4… workers or GPUs and tabulate the speedup",
         description="Run one ImageNetJob with several numbers of workers or GPUs and strategies, "

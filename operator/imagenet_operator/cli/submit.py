@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from imagenet_operator.cli import exit_codes, files, overrides, places, run
-from imagenet_operator.cli.arguments import Commands, add_command, add_job_file, add_output
+from imagenet_operator.cli.arguments import Command, add_job_file, add_output
 from imagenet_operator.cli.display import Display, JsonLines
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.local.runner import View
@@ -42,11 +42,9 @@ _STEPS = {"Fetching": FETCH, "Indexing": INDEX, "Packing": PACK, "Sealing": SEAL
 """The reason of the condition DatasetReady → the Job that is at work."""
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "submit",
+    parser = command.declare(
         submit,
         summary="create a job on a cluster, and follow it",
         description="Create one ImageNetJob on a cluster. Missing claims, Secrets and quota are "

@@ -21,8 +21,7 @@ from typing import Final
 
 from imagenet_operator.cli import exit_codes, local_resources, places, programs
 from imagenet_operator.cli.arguments import (
-    Commands,
-    add_command,
+    Command,
     add_workdir,
     not_empty,
     path,
@@ -61,11 +60,9 @@ _SYNC_SECONDS: Final = 60.0
 """The time between two looks for more on a cluster, each of which takes a pod."""
 
 
-def add_tracking(commands: Commands) -> None:
+def add_tracking(command: Command) -> None:
     """Declare `imagenetctl tracking COMMAND …`."""
-    parser = add_command(
-        commands,
-        "tracking",
+    parser = command.declare(
         _sync,
         summary="send to MLflow what a job could not",
         description="Look after what a job's tracking has sent.",
@@ -139,11 +136,9 @@ def _results(job: ImageNetJob, workdir: Path) -> Path:
     return found
 
 
-def add_tensorboard(commands: Commands) -> None:
+def add_tensorboard(command: Command) -> None:
     """Declare `imagenetctl tensorboard [NAME…]`."""
-    parser = add_command(
-        commands,
-        "tensorboard",
+    parser = command.declare(
         _tensorboard,
         summary="show tracked jobs with TensorBoard",
         description="Start the installed TensorBoard with the jobs of a working directory, or with "

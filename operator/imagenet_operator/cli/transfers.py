@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.progress import Progress as Bars
 
 from imagenet_operator.cli import exit_codes, places
-from imagenet_operator.cli.arguments import Commands, add_command, not_empty, path
+from imagenet_operator.cli.arguments import Command, not_empty, path
 from imagenet_operator.sdk import results
 from imagenet_operator.sdk.interface import Progress
 from imagenet_spec.errors import ImageNetJobError
@@ -40,11 +40,9 @@ _DOWNLOAD: Final = """examples:
 _QUARTERS: Final = 4
 
 
-def add_upload(commands: Commands) -> None:
+def add_upload(command: Command) -> None:
     """Declare `upload`."""
-    parser = add_command(
-        commands,
-        "upload",
+    parser = command.declare(
         upload,
         summary="send a folder or an archive to a claim of a cluster",
         description="Send a folder's files, or one file such as a tar, to a claim. A pod with your "
@@ -72,11 +70,9 @@ def add_upload(commands: Commands) -> None:
     places.add_options(parser)
 
 
-def add_download(commands: Commands) -> None:
+def add_download(command: Command) -> None:
     """Declare `download`."""
-    parser = add_command(
-        commands,
-        "download",
+    parser = command.declare(
         download,
         summary="bring the model of a job, or a checkpoint, to this machine",
         description="Bring the model of a job to this machine, with result.json, its card and its "

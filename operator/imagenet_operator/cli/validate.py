@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import get_args
 
 from imagenet_operator.cli import exit_codes, files
-from imagenet_operator.cli.arguments import Commands, add_command, add_output, not_empty
+from imagenet_operator.cli.arguments import Command, add_output, not_empty
 from imagenet_spec.errors import Problem, UnreadableManifest
 from imagenet_spec.resource import (
     ImageNetJob,
@@ -30,11 +30,9 @@ from imagenet_spec.resource.templates import STANDARD, TemplateProfile
 from imagenet_spec.validate import parse
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "validate",
+    parser = command.declare(
         run,
         summary="check manifests by the rules of the API server and the operator",
         description="Check manifests by the rules of the API server and the operator, without a "

@@ -56,8 +56,7 @@ def test_a_command_alone_is_declared_as_among_all(
 ) -> None:
     for name, among_all in commands_of(build(None)).items():
         alone = commands_of(build(name))
-        if name != "completion":
-            assert alone.keys() == {name}
+        assert alone.keys() == {name}
         assert alone[name].format_help() == among_all.format_help()
 
 

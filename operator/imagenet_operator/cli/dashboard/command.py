@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from imagenet_operator.cli import exit_codes, local_resources, places, report, report_page
-from imagenet_operator.cli.arguments import Commands, add_command, whole
+from imagenet_operator.cli.arguments import Command, whole
 from imagenet_operator.cli.dashboard.readings import Readings
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.machine import Volumes
@@ -35,11 +35,9 @@ It listens on 127.0.0.1 only. To look at it from another machine, forward the po
 """
 
 
-def add_parser(commands: Commands) -> None:
+def add_parser(command: Command) -> None:
     """Declare the command."""
-    parser = add_command(
-        commands,
-        "dashboard",
+    parser = command.declare(
         run,
         summary="show jobs live in a browser",
         description="Serve pages with the jobs of a working directory or a cluster, live: all "
