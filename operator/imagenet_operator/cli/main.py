@@ -11,7 +11,7 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 
@@ -155,19 +155,29 @@ def _declare(
 
 def kubectl_main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb of `kubectl imagenet`; return its exit code."""
-    return _run(build_plugin_parser, arguments)
+    return _run(build_plugin_parser, _VERBS, arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    return _run(build_parser, arguments)
+    return _run(build_parser, _COMMANDS, arguments)
 
 
 def _run(
-    build: Callable[[str | None], argparse.ArgumentParser], arguments: Sequence[str] | None
+    build: Callable[[str], argparse.ArgumentParser],
+    commands: Collection[str],
+    arguments: Sequence[str] | None,
 ) -> int:
     given = sys.argv[1:] if arguments is None else arguments
-    parsed = build(given[0] if given else None).parse_args(given)
+    typed = given[0] if given else ""
+    parser = build(typed)
+    if typed not in commands and not typed.startswith("-"):
+        # Imported here: the models take long, and a command may not need them.
+        from imagenet_spec.resource.templates.pod_validation import nearest
+
+        if (meant := nearest(typed, commands)) is not None:
+            parser.error(f"unknown command {typed!r}; did you mean {meant}?")
+    parsed = parser.parse_args(given)
     try:
         with as_ctrl_c():
             code: int = parsed.run(parsed)

@@ -14,7 +14,7 @@ import pytest
 from imagenet_operator.cli import exit_codes, programs
 from imagenet_operator.cli.arguments import path
 from imagenet_operator.cli.interrupts import Interrupts, as_ctrl_c
-from imagenet_operator.cli.main import build_parser, build_plugin_parser, main
+from imagenet_operator.cli.main import build_parser, build_plugin_parser, kubectl_main, main
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_spec.frameworks import DEFAULT_FRAMEWORK
 from support.processes import wait_until
@@ -102,6 +102,26 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
         main(arguments)
 
     assert ended.value.code == exit_codes.USAGE
+
+
+@pytest.mark.parametrize(
+    ("program", "typed", "said"),
+    [
+        (main, "valdate", "unknown command 'valdate'; did you mean validate?"),
+        (main, "Lits", "unknown command 'Lits'; did you mean list?"),
+        (main, "fly", "invalid choice: 'fly' (choose from "),
+        (kubectl_main, "lgos", "unknown command 'lgos'; did you mean logs?"),
+        (kubectl_main, "valdate", "invalid choice: 'valdate' (choose from "),
+    ],
+)
+def test_a_misspelt_command_names_the_nearest(
+    program: Callable[[list[str]], int], typed: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        program([typed, "job.yaml"])
+
+    assert ended.value.code == exit_codes.USAGE
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
