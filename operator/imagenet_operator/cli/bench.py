@@ -45,13 +45,7 @@ _OF_MANY_EPOCHS = {
 
 @dataclass(frozen=True)
 class Speeds:
-    """The speed of each run, in images/s over all workers.
-
-    Attributes:
-        reading: Reading, decoding and augmenting, without a network.
-        network: Training on random images in memory.
-        both: Training on the dataset.
-    """
+    """Images/s of each run, over all workers."""
 
     reading: float
     network: float
@@ -60,11 +54,7 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which part limits training.
-
-    Attributes:
-        bottleneck: `reading`, `network`, or None if both are about as fast.
-    """
+    """Which part limits training; `bottleneck` is None if both are about as fast."""
 
     bottleneck: str | None
     sentence: str
@@ -89,7 +79,7 @@ def judge(speeds: Speeds) -> Verdict:
 
 
 def job_name(base: str, run: str) -> str:
-    """Return the name of a run's job, such as NAME-bench-reading, shortened if it is too long."""
+    """Return the name of a run's job, such as NAME-bench-reading."""
     return fitting_name(base, f"-bench-{run}", f"-{{digest}}-bench-{run}")
 
 

@@ -16,12 +16,9 @@ Path = tuple[str, ...]
 
 
 def as_text(manifest: Mapping[str, Any], reasons: Mapping[Path, str], header: Sequence[str]) -> str:
-    """Return a manifest as YAML.
+    """Return a manifest as YAML, with comments above fields and a paragraph each at the beginning.
 
-    Args:
-        manifest: The manifest. Small mappings without reasons in them are written in one line.
-        reasons: Comments, by the path of the field above which they stand.
-        header: Comments at the beginning, a paragraph each.
+    Small mappings without reasons in them are written in one line.
     """
     lines = [line for text in header for line in _comment(text, "")]
     return "\n".join([*lines, *_lines(manifest, reasons, ())]) + "\n"

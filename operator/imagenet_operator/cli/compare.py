@@ -107,12 +107,9 @@ def document(
 ) -> dict[str, Any]:
     """Return the comparison for scripts; a value that is not known is None.
 
-    Args:
-        jobs: With their status.
-        curves: Of each job; None if only its status is known.
-        to: The validation accuracy, 0..1, whose costs are compared. By default the highest that all
-            reached, if all have validations.
-        price: Of a GPU for one hour; None leaves costs out.
+    A job of which only the status is known has the curve None. `to` is a validation accuracy, 0..1,
+    by default the highest that all reached, if all have validations. The price is of a GPU for one
+    hour.
     """
     known = [found for found in curves if found is not None and found.points]
     target = common_accuracy(known) if to is None and len(known) == len(jobs) else to
@@ -131,11 +128,7 @@ def document(
 
 
 def _curve(job: ImageNetJob, workdir: Path) -> Curve | None:
-    """Return the curve of a local job; None for a program of the user's own.
-
-    Raises:
-        LocalError: A log cannot be read.
-    """
+    """Return the curve of a local job; None for a program of the user's own."""
     if environments.command_of(job) is not None:
         return None
     results = result.folder_of(job, Volumes(workdir / "volumes", {}))

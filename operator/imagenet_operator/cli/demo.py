@@ -52,11 +52,7 @@ def add_parser(command: Command) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demo; return the exit code.
-
-    Raises:
-        LocalError: No framework is installed, or the working directory cannot be written.
-    """
+    """Run the demo; return the exit code."""
     name = choose()
     workdir = local_resources.resolved(arguments.workdir)
     archive, sample = workdir / "volumes" / "raw" / "digits.tar", workdir / "sample.jpg"
@@ -108,12 +104,10 @@ def choose() -> str:
 
 
 def _text(name: str) -> str:
-    """Return a manifest of this package."""
     return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
 def _print_end(workdir: Path, name: str, sample: Path) -> None:
-    """Print the accuracy, the files, and the commands for the model and the job."""
     model = (workdir / "jobs" / name / MODEL_LINK).resolve()
     # The job's folder, above its attempts, so that the plot shows restarts too.
     job = model.parent.parent

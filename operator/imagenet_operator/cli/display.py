@@ -48,14 +48,10 @@ _LONG_EPOCH = 3600
 
 @dataclass(frozen=True)
 class Bar:
-    """One stage of a job.
+    """One stage of a job, which has done so many of `total`, in `unit`.
 
-    Attributes:
-        name: fetch, index, pack, seal or train.
-        done: How many of `total`, in `unit`.
-        total: None if it is not known yet.
-        speed: Images per second, if the members report it.
-        figures: Loss, accuracies and learning rate, in words.
+    The speed is in images/s, if the members report it. `figures` are loss, accuracies and learning
+    rate, in words.
     """
 
     name: str
@@ -92,7 +88,6 @@ class SteadyBars:
         self._most: dict[tuple[str, str], int] = {}
 
     def of(self, view: View) -> list[Bar]:
-        """Return the stages that have begun, in order."""
         found = bars(view)
         for number, bar in enumerate(found):
             if bar.name != TRAIN:
@@ -271,7 +266,6 @@ class Display:
         """Show a line of text."""
 
     def __enter__(self) -> Self:
-        """Start the display."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -279,11 +273,10 @@ class Display:
 
 
 class Terminal(Display):
-    """Bars with speed and remaining or elapsed time, and the events above them.
+    """Bars with speed and remaining or elapsed time, the events and epochs above, figures below.
 
-    The finished epochs are above the bars too. Below the bars are the figures of the training.
     Lines are never wrapped. A narrow terminal first shortens the bar, then the end of the note, so
-    speed, time and the epoch stay visible.
+    that speed, time and the epoch stay visible.
     """
 
     def __init__(self, console: Console) -> None:
@@ -304,7 +297,6 @@ class Terminal(Display):
         self._bars = SteadyBars()
 
     def show(self, view: View) -> None:
-        """Move the bars."""
         for bar in self._bars.of(view):
             if bar.name not in self._tasks:
                 self._tasks[bar.name] = self._progress.add_task(
@@ -323,18 +315,15 @@ class Terminal(Display):
             self._progress.figures = bar.figures
 
     def show_event(self, event: Event) -> None:
-        """Print an event above the bars."""
         style = "yellow" if event.type == "Warning" else "green"
         line = Text.assemble((event.reason, style), "  ", event.message)
         self._progress.console.print(line, soft_wrap=True)
 
     def show_epoch(self, epoch: Epoch, planned: int) -> None:
-        """Print an epoch above the bars."""
         line = Text.assemble((f"epoch {epoch.number}/{planned}", "cyan"), "  ", epoch_words(epoch))
         self._progress.console.print(line, soft_wrap=True)
 
     def say(self, text: str) -> None:
-        """Print a line above the bars."""
         self._progress.console.print(Text(text), soft_wrap=True)
 
     def __enter__(self) -> Self:
@@ -398,7 +387,6 @@ class Lines(Display):
         self._bars = SteadyBars()
 
     def show(self, view: View) -> None:
-        """Write the bars that advanced by a step."""
         for bar in self._bars.of(view):
             step: object = None
             if bar.name == TRAIN:
@@ -420,15 +408,12 @@ class Lines(Display):
             self._write(" ".join(part for part in parts if part))
 
     def show_event(self, event: Event) -> None:
-        """Write an event."""
         self._write(f"{event.reason}: {event.message}")
 
     def show_epoch(self, epoch: Epoch, planned: int) -> None:
-        """Write a finished epoch."""
         self._write(f"epoch {epoch.number}/{planned}: {epoch_words(epoch)}")
 
     def say(self, text: str) -> None:
-        """Write a line."""
         self._write(text)
 
 
@@ -439,7 +424,6 @@ class JsonLines(Display):
         self._output = output
 
     def show_event(self, event: Event) -> None:
-        """Write an event."""
         self.write(
             {
                 "type": "event",
@@ -451,11 +435,9 @@ class JsonLines(Display):
         )
 
     def show_epoch(self, epoch: Epoch, planned: int) -> None:
-        """Write a finished epoch as a line."""
         self.write(epoch_document(epoch, planned))
 
     def write(self, document: dict[str, Any]) -> None:
-        """Write any object as a line."""
         print(json.dumps(document), file=self._output, flush=True)
 
 

@@ -92,14 +92,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line.
-
-    Attributes:
-        level: Whether it is there, missing, or stops every local run.
-        subject: What was examined.
-        text: What was found.
-        remedy: What to do; empty if nothing needs to be done.
-    """
+    """One line: what was examined, what was found and, if something has to be done, what."""
 
     level: Level
     subject: str
@@ -107,21 +100,13 @@ class Finding:
     remedy: str = ""
 
     def __str__(self) -> str:
-        """Return the line."""
         remedy = f"; {self.remedy}" if self.remedy else ""
         return f"{self.level:<5}{self.subject:<18} {self.text}{remedy}"
 
 
 @dataclass(frozen=True)
 class GPU:
-    """One GPU, as nvidia-smi lists it.
-
-    Attributes:
-        name: Its model.
-        capability: Its compute capability.
-        memory: Its memory, with the unit.
-        driver: The version of the driver.
-    """
+    """One GPU, as nvidia-smi lists it; the memory is with its unit."""
 
     name: str
     capability: tuple[int, int]
@@ -202,11 +187,7 @@ def distributions() -> Finding:
 
 
 def of_frameworks(gpus: int) -> Iterator[Finding]:
-    """Examine each framework, and the strategies that have environments of their own.
-
-    Args:
-        gpus: The number of GPUs of this machine.
-    """
+    """Examine each framework, and the strategies that have environments of their own."""
     found = [of_framework(framework, gpus) for framework in FRAMEWORKS.values()]
     works = any(finding.level is Level.OK for finding in found)
     yield from found
@@ -331,11 +312,7 @@ def of_gpus(gpus: list[GPU], variables: Mapping[str, str] = os.environ) -> Itera
 
 
 def ports(metrics: int) -> Iterator[Finding]:
-    """Examine the loopback addresses, and the ports that pods listen on.
-
-    Args:
-        metrics: The port of --metrics-port.
-    """
+    """Examine the loopback addresses, the ports that pods listen on, and that of --metrics-port."""
     own = (rendezvous.RENDEZVOUS_PORT, rendezvous.MEMBER_PORT)
     another = {metrics: f"type: imagenetctl run FILE --metrics-port {metrics + 10_000}"}
     for wanted, level in ((own, Level.FAILURE), ((metrics,), Level.MISSING)):
@@ -383,12 +360,7 @@ def working_directory(workdir: Path) -> Finding:
 
 
 def cluster(context: str | None, namespace: str | None) -> Iterator[Finding]:
-    """Examine the cluster: whether it answers, has the operator, and lets the user create jobs.
-
-    Args:
-        context: The KUBECONFIG context; None for the current one.
-        namespace: The namespace; None for the context's.
-    """
+    """Examine the cluster: whether it answers, has the operator, and lets the user create jobs."""
     # Imported here: its client takes a moment, which no other command should wait for.
     from imagenet_operator.clusters.kubernetes import login
 
@@ -401,12 +373,7 @@ def cluster(context: str | None, namespace: str | None) -> Iterator[Finding]:
 
 
 async def of_cluster(connection: Connection, namespace: str) -> list[Finding]:
-    """Examine a cluster.
-
-    Args:
-        connection: The connection to its API server.
-        namespace: The namespace of the jobs.
-    """
+    """Examine the cluster of a connection."""
     from imagenet_operator.clusters.kubernetes.client import ApiError, Client
 
     subject, found = "cluster", []

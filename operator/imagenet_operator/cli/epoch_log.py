@@ -15,10 +15,9 @@ from imagenet_spec.names import EVENTS_FILE
 
 
 class EpochLog:
-    """The epochs of a job's results, from its first attempt on."""
+    """The epochs of a job's results, whose folder may not exist yet."""
 
     def __init__(self, results: Path) -> None:
-        """Read the attempts of this folder, which may not exist yet."""
         self._results = results
         self._logs: dict[Path, _GrowingLog] = {}
 

@@ -35,16 +35,11 @@ class Dumper(yaml.SafeDumper):
     """A dumper without aliases, which are hard to read in a manifest."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Repeat what occurs twice."""
         return True
 
 
 def documents(file: str) -> list[Manifest]:
-    """Return the documents of a file, or of the standard input for ``-``.
-
-    Raises:
-        UnreadableManifest: The file cannot be read or parsed.
-    """
+    """Return the documents of a file, or of the standard input for ``-``."""
     if file != "-":
         return load(Path(file))
     try:
@@ -64,11 +59,7 @@ def lines(file: str, reports: list[list[Problem]]) -> list[str]:
 
 
 def jobs(file: str, changes: Sequence[Override] = ()) -> list[ImageNetJob]:
-    """Return the jobs of a file.
-
-    Args:
-        file: The file, or ``-`` for the standard input.
-        changes: Fields that differ from the file.
+    """Return the jobs of a file, or of the standard input for ``-``, with some fields changed.
 
     Raises:
         ImageNetJobError: The file cannot be read, or a document is invalid.

@@ -43,12 +43,7 @@ _GPUS_OF_A_NODE = 8
 
 
 class Gpu(NamedTuple):
-    """A type of GPU.
-
-    Attributes:
-        capability: Its compute capability.
-        gflops: Estimate of what training a ResNet-50 reaches, in its fastest precision.
-    """
+    """A type of GPU: its compute capability, and what training a ResNet-50 on it may reach."""
 
     capability: tuple[int, int]
     gflops: float
@@ -74,13 +69,9 @@ GPUS = {
 class Reach(NamedTuple):
     """A network for up to so many training images.
 
-    Attributes:
-        images: The most training images.
-        network: Its name.
-        num_layers: Its depth; None for a network of one depth.
-        side: Height and width of its images, in pixels.
-        gflops: Of one image forward.
-        epochs: Enough to learn so many images from random weights.
+    A network of one depth has no `num_layers`. `side` is the height and width of its images in
+    pixels, `gflops` what one image takes forward, `epochs` enough to learn so many images from
+    random weights.
     """
 
     images: float
@@ -123,15 +114,9 @@ _FINE_TUNING_ON_CPUS = 128
 
 
 class Weights(NamedTuple):
-    """A file of weights to start from.
+    """A file of weights to start from, and the network that it is of.
 
-    Attributes:
-        file: Its name.
-        source: Where it is.
-        path: The same from the manifest's folder.
-        where: Where it comes from, in words.
-        network: The network that it is of.
-        num_layers: Its depth; None for a network of one depth.
+    `path` is the source from the manifest's folder, `where` says in words where it comes from.
     """
 
     file: str
@@ -144,15 +129,7 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True)
 class Machine:
-    """What trains.
-
-    Attributes:
-        cores: Of this machine.
-        frameworks: Those that are installed, by name.
-        gpus: The number of GPUs; 0 for CPUs.
-        gpu_type: Their name; empty if it is not known.
-        is_here: Whether it is this machine.
-    """
+    """What trains; `gpu_type` is empty if it is not known, `is_here` says if it is this machine."""
 
     cores: int
     frameworks: Sequence[str]
@@ -162,7 +139,6 @@ class Machine:
 
     @property
     def gpu(self) -> Gpu | None:
-        """The type; None if it is unknown."""
         words = self.gpu_type.upper().replace("-", " ")
         known = sorted(GPUS, key=len, reverse=True)
         found = (name for name in known if re.search(rf"\b{name}(?![0-9])", words))
@@ -218,7 +194,6 @@ class Survey:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Survey:
-        """Read the JSON of imagenet-inspect."""
         sample, own = document["sample"], document["validation"]
         return cls(
             where=document["where"],
@@ -242,22 +217,16 @@ class Survey:
 
     @property
     def images(self) -> int:
-        """All images, of both splits."""
         return sum(self.classes.values()) + (self.validation or 0)
 
     def good(self, name: str) -> int:
-        """The images of a class that are not known to be damaged."""
         return self.classes[name] - self.damaged.get(name, 0)
 
 
 class First(NamedTuple):
-    """The first manifest.
+    """The first manifest, with a reason for fields by their paths.
 
-    Attributes:
-        manifest: The manifest.
-        reasons: Why a field has its value, by the path of the field.
-        header: What stands above it.
-        warnings: What the user should look at.
+    The header stands above it, and the warnings are what the user should look at.
     """
 
     manifest: Manifest
@@ -276,8 +245,7 @@ def job_name(text: str) -> str:
 def weights_of(name: str) -> tuple[str, int | None] | None:
     """Return the network and depth that the name of a file of weights says; None if none.
 
-    Args:
-        name: As torchvision and timm name files: resnet18-f37072fd.pth, or models--timm--resnet18.
+    torchvision and timm name files resnet18-f37072fd.pth and models--timm--resnet18.
     """
     if found := _TIMM.search(name):
         return f"timm/{found['name']}", None
@@ -330,16 +298,10 @@ def decide(
     weights: Weights | None = None,
     speed: float | None = None,
 ) -> First:
-    """Decide on a manifest.
+    """Decide on a manifest, for `spec.dataset.source`.
 
-    Args:
-        survey: What is in the source.
-        machine: What trains.
-        name: Of the job.
-        source: The field `spec.dataset.source`.
-        local_path: The folder of the source's claim, from the manifest's folder; None without.
-        weights: To start from; None for random ones.
-        speed: Images/s of 20 real steps; None for an estimate.
+    `local_path` is the folder of the source's claim from the manifest's folder. Without the speed,
+    in images/s of 20 real steps, it is estimated.
 
     Raises:
         ImageNetJobError: There are too few images, or no framework is installed.
@@ -387,7 +349,6 @@ def decide(
 
 
 def _warnings(survey: Survey) -> list[str]:
-    """Return what the user should look at in the images."""
     found = list(survey.warnings)
     damaged = sum(survey.damaged.values())
     if damaged:
@@ -569,7 +530,6 @@ def _training(
 def _network(
     survey: Survey, machine: Machine, weights: Weights | None, train: int
 ) -> tuple[Reach, str]:
-    """Return the network, and why."""
     if weights is not None:
         return _fine_tuned(weights, machine, train)
     table: Sequence[Reach]
@@ -692,7 +652,6 @@ def _volume(
     machine: Machine,
     reasons: dict[tuple[str, ...], str],
 ) -> dict[str, Any]:
-    """Return the volume of the prepared dataset, which holds the results too."""
     packed = float(survey.bytes)
     if resize is not None:
         # A photograph is 3:2, and JPEG at quality 90 takes 3 bits a pixel.

@@ -195,10 +195,7 @@ def source_of(
 ) -> tuple[str, dict[str, Any], Path | None]:
     """Return the job's name, `spec.dataset.source` and the folder of its claim on this machine.
 
-    Args:
-        text: A path or an address.
-        secret: The name of the Secret of a server or bucket.
-        endpoint: The address of its API.
+    `secret` is the name of the Secret of a server or bucket, `endpoint` the address of its API.
 
     Raises:
         ImageNetJobError: There is no such path, or no such kind of address.
@@ -296,11 +293,7 @@ def draft(name: str, source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_valid(source: str, document: Mapping[str, Any]) -> ImageNetJob:
-    """Return a job as the operator reads it.
-
-    Raises:
-        ImageNetJobError: It is invalid.
-    """
+    """Return a job as the operator reads it, or raise what makes it invalid."""
     if found := files.problems(dict(document)):
         lines = "\n".join(f"  {problem}" for problem in found)
         raise ImageNetJobError(f"{source}: cannot be the source of a job:\n{lines}")
@@ -315,11 +308,8 @@ def inspect(
 ) -> dict[str, Any]:
     """Look at the images by imagenet-inspect, and return its result.
 
-    Args:
-        source: `spec.dataset.source`.
-        folder: The folder of its claim on this machine; None for a server or bucket.
-        secret: The name and the folder of its Secret.
-        read: The values of imagenet-inspect's options for its sample.
+    `folder` is that of the source's claim, None for a server or bucket. `read` has the values of
+    options for the sample.
 
     Raises:
         ImageNetJobError: The images cannot be read, or not as classes.
@@ -344,7 +334,6 @@ def inspect(
 
 
 def _gpus(text: str) -> tuple[int, str]:
-    """Read N or N:TYPE."""
     count, _, name = text.partition(":")
     if not count.isdecimal() or (":" in text and not name.strip()):
         raise argparse.ArgumentTypeError(f"{text!r} is not N or N:TYPE, such as 8:H100")
@@ -372,7 +361,6 @@ def installed() -> list[str]:
 
 
 def _own_gpus() -> tuple[int, str]:
-    """Return the number of this machine's GPUs, and their name."""
     count = len(find_gpus(None, os.environ, Path("/dev")))
     if not count:
         return 0, ""
@@ -390,11 +378,7 @@ def _own_gpus() -> tuple[int, str]:
 
 
 def _weights(given: Path | None, machine: Machine, into: Path) -> Weights | None:
-    """Return the weights to start from: the file of the option, or a cached one.
-
-    Raises:
-        ImageNetJobError: The file does not exist, or its name says no network.
-    """
+    """Return the weights to start from: the file of the option, or a cached one."""
     if given is not None:
         if not given.is_file():
             raise ImageNetJobError(f"--pretrained {given}: there is no such file")

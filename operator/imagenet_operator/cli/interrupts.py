@@ -43,11 +43,9 @@ def _taken(
 
 
 class Interrupts:
-    """Counts signals to stop; a context manager, only for the main thread.
+    """Counts signals to stop, and calls `wake` to end a wait; only for the main thread.
 
     An ignored signal stays ignored, as `nohup` requires.
-
-    The signal handler calls `wake`, to end a wait.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:

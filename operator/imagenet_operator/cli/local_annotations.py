@@ -20,10 +20,7 @@ from imagenet_spec.resource.job import LOCAL_PATH, LOCAL_WEIGHTS
 def apply(job: ImageNetJob, file: str, resources: LocalResources) -> LocalResources:
     """Return the resources with the folder of the images, and copy the weights to their volume.
 
-    Args:
-        job: The job.
-        file: Its manifest; `-` is relative to the current directory.
-        resources: An option --volume of the source's claim precedes the annotation.
+    An option --volume of the source's claim precedes the annotation.
 
     Raises:
         LocalError: A folder or file does not exist, or the weights cannot be copied.

@@ -164,11 +164,7 @@ def check(
 
 
 def check_mapped(jobs: Iterable[ImageNetJob], resources: LocalResources) -> None:
-    """Check that each --volume and --secret names a claim or Secret of one of the jobs.
-
-    Raises:
-        ImageNetJobError: One does not, or a job cannot run on this machine.
-    """
+    """Check that each --volume and --secret names a claim or Secret of one of the jobs."""
     wanted = [preflight.needs(job, resources.settings.manifests) for job in jobs]
     preflight.check_mapped(
         frozenset().union(*(needs.mounted for needs in wanted)),

@@ -28,20 +28,13 @@ _STEP = re.compile(r"""(?:^|\.)([^\s.=\[\]"]+)|\[([0-9]+)\]|\["([^"]+)"\]""")
 
 @dataclass(frozen=True)
 class Override:
-    """A field and its value for one run.
-
-    Attributes:
-        path: The names and indices from the manifest's root.
-        text: The value as it was typed.
-        value: The value; None leaves the field out.
-    """
+    """A field and its value for one run, as it was typed and as read; None leaves the field out."""
 
     path: tuple[str | int, ...]
     text: str
     value: Any
 
     def __str__(self) -> str:
-        """Return the path as error messages have it."""
         return path_of(self.path)
 
 

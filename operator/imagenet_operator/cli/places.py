@@ -60,11 +60,7 @@ def add_image(parser: argparse.ArgumentParser, *, of_job: bool = True) -> None:
 
 
 def is_local(arguments: argparse.Namespace) -> bool:
-    """Whether the options name a working directory.
-
-    Raises:
-        ImageNetJobError: They name a cluster as well.
-    """
+    """Whether the options name a working directory; a cluster as well is an error."""
     names_cluster = arguments.context is not None or arguments.namespace is not None
     if arguments.workdir is not None and names_cluster:
         option = "--context" if arguments.context is not None else "--namespace"
@@ -82,9 +78,7 @@ def workdir_of(arguments: argparse.Namespace) -> Path:
 def opened(arguments: argparse.Namespace, written: str | None = None) -> Iterator[Client]:
     """Yield the client of the place that the options name, and say which it is.
 
-    Args:
-        arguments: The options of `add_options`.
-        written: The namespace that a manifest names.
+    `written` is the namespace that a manifest names.
     """
     if is_local(arguments):
         client: Client = Client.local(workdir_of(arguments))
@@ -100,10 +94,6 @@ def read(names: Sequence[str], arguments: argparse.Namespace) -> list[ImageNetJo
     """Return the jobs of these names.
 
     For `report` and `compare`, whose exit codes are older than that of a job that is not there.
-
-    Raises:
-        ImageNetJobError: There is none of a name.
-        LocalError: The same on this machine, or it cannot be read.
     """
     try:
         with opened(arguments) as client:

@@ -269,7 +269,6 @@ def _add_result(parser: argparse.ArgumentParser) -> None:
 
 
 def _given(arguments: argparse.Namespace, *options: str) -> list[str]:
-    """Return the options that the user gave, as the program has them too."""
     values = {option: getattr(arguments, option) for option in options}
     # An option and its value are one argument, because a value may begin with a dash.
     return [f"--{option}={value}" for option, value in values.items() if value is not None]
@@ -282,10 +281,7 @@ def start(
     variables: Mapping[str, str] | None = None,
     output: int | None = None,
 ) -> int:
-    """Run a program of the workloads; return the exit code of `imagenetctl`.
-
-    Without an environment, variables or output, those of imagenetctl itself serve.
-    """
+    """Run a program of the workloads; return the exit code of `imagenetctl`."""
     found = environments.programs(environment).find(program, trains=True)
     command = [str(found), *options]
     code = subprocess.run(command, env=variables, stdout=output, check=False).returncode
@@ -293,10 +289,9 @@ def start(
 
 
 def draw(*options: str | Path) -> str | None:
-    """Draw a plot by the workloads' program: this package does not require matplotlib.
+    """Draw a plot by the workloads' program; return why there is none, or None.
 
-    Returns:
-        Why there is no plot; None if it was drawn.
+    This package does not require matplotlib.
     """
     folders = environments.program_folders(os.environ)
     program = environments.find_program(_PLOT, folders)
@@ -358,7 +353,7 @@ def model_of(job: str, workdir: Path) -> Path:
     """Return the model of a job in a working directory.
 
     Raises:
-        LocalError: There is none, or the directory cannot be read.
+        LocalError: There is none.
     """
     model = workdir / "jobs" / job / MODEL_LINK
     if Path(job).name == job and model.is_dir():

@@ -47,17 +47,7 @@ def html_file(text: str) -> Path:
 def of_machine(
     job: ImageNetJob, account: Mapping[str, Any], folders: Volumes, workdir: Path
 ) -> Contents:
-    """Return the content of the page of a job that ran on this machine.
-
-    Args:
-        job: With its status.
-        account: The document of the report.
-        folders: The claims' folders.
-        workdir: The working directory.
-
-    Raises:
-        LocalError: A log cannot be read.
-    """
+    """Return the content of the page of a job that ran on this machine."""
     found = result.collect(job, folders, 0.0, None)
     results, model = found.results, found.model
     link = workdir / "jobs" / job.metadata.name / MODEL_LINK
@@ -108,11 +98,7 @@ def of_cluster(job: ImageNetJob, account: Mapping[str, Any]) -> Contents:
 
 
 def write(contents: Contents, file: Path) -> None:
-    """Write the page; nobody sees a part of it.
-
-    Raises:
-        LocalError: It cannot be written.
-    """
+    """Write the page; nobody sees a part of it."""
     temporary = file.with_name(f".{file.name}.tmp-{secrets.token_hex(4)}")
     try:
         try:
@@ -128,7 +114,6 @@ def write(contents: Contents, file: Path) -> None:
 
 
 def _dataset(folder: Path) -> tuple[Dataset | None, str]:
-    """Return a dataset, and why it is missing."""
     file = folder / _DATASET_FILE
     try:
         document = json.loads(volume_files.read_bytes(file))
@@ -148,7 +133,6 @@ def _dataset(folder: Path) -> tuple[Dataset | None, str]:
 
 
 def _evaluation(model: Path | None) -> tuple[Evaluation | None, str]:
-    """Return the evaluation of a model, and why it is missing."""
     if model is None:
         return None, "The job has no model yet, so no image is classified."
     file = model / EVALUATION_FILE

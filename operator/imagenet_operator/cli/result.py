@@ -43,13 +43,10 @@ EXIT_CODES = {
 
 @dataclass(frozen=True)
 class Result:
-    """The end of a run.
+    """The end of a run, with the folder of everything that the job's workers wrote.
 
-    Attributes:
-        results: The folder of everything that the job's workers wrote.
-        dataset: The folder of the dataset, or None if its key is not known.
-        log: The log of the pod that failed first, or None.
-        epoch: The epoch of the model: the last one that was trained, or the best; or None.
+    The dataset is None if its key is not known. The log is of the pod that failed first. The epoch
+    is that of the model: the last one that was trained, or the best.
     """
 
     job: ImageNetJob
@@ -63,25 +60,21 @@ class Result:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the job succeeded."""
         return holds(self.job.status.conditions, "Succeeded")
 
     @property
     def failure(self) -> Condition | None:
-        """The condition Failed, or None."""
         condition = find(self.job.status.conditions, "Failed")
         return condition if condition is not None and condition.status == "True" else None
 
     @property
     def outcome(self) -> str:
-        """Succeeded, Failed or Interrupted."""
         if self.succeeded:
             return "Succeeded"
         return "Interrupted" if self.failure is None else "Failed"
 
     @property
     def is_reused(self) -> bool:
-        """Whether an earlier run sealed the dataset."""
         ready = find(self.job.status.conditions, "DatasetReady")
         return ready is not None and ready.reason == "Reused"
 
@@ -275,10 +268,7 @@ def is_failure(job: ImageNetJob, event: Event) -> bool:
 
 
 def failure_text(result: Result) -> str:
-    """Return why a job failed, and the last lines of the log that explains it.
-
-    A line of the log that the failure repeats is left out.
-    """
+    """Return why a job failed, and the last lines of the log that the failure does not repeat."""
     condition = result.failure
     assert condition is not None
     name = result.job.metadata.name

@@ -149,10 +149,6 @@ def execute(job: ImageNetJob, resources: LocalResources, display: Display) -> re
 def read(file: str, changes: Sequence[Override] = ()) -> ImageNetJob:
     """Return the one valid job of a file, without the fields that an API server adds.
 
-    Args:
-        file: The file, or ``-`` for the standard input.
-        changes: Fields that differ from the file.
-
     Raises:
         ImageNetJobError: There is none, more than one, or one that cannot run on this machine.
     """

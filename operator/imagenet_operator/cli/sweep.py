@@ -30,9 +30,7 @@ from imagenet_spec.validate import parse
 class Outcome:
     """The outcome of one point: measured, failed, or interrupted.
 
-    Attributes:
-        is_old: Whether it was done before this command started.
-        document: The JSON result, if the point ran now.
+    It is old if it was done before this command started. One that ran now has a JSON result.
     """
 
     point: Point
@@ -43,7 +41,6 @@ class Outcome:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the user interrupted it."""
         return self.measured is None and self.failure is None
 
 
@@ -84,14 +81,12 @@ class Here:
         self._output = output
 
     def get_ready(self, points: Sequence[Point]) -> None:
-        """Check every point, and create the dataset's folder."""
         if points:
             self._folder(points[0]).check()
         jobs = [parse(point.manifest) for point in points]
         local_resources.get_ready(jobs, self._resources, self._claim)
 
     def run(self, point: Point) -> Outcome:
-        """Run or resume a point, or read the outcome of an earlier run."""
         job = parse(point.manifest)
         folder = self._folder(point)
         stored = folder.stored()
@@ -113,7 +108,6 @@ class Here:
         )
 
     def remedy(self, failed: Sequence[str]) -> str:
-        """Return that the same command suffices: it starts failed jobs again."""
         return "the same command runs them again"
 
     def _folder(self, point: Point) -> JobFolder:
@@ -156,12 +150,10 @@ class Report:
         self._is_cut = False
 
     def say(self, text: str) -> None:
-        """Print a line of text."""
         if not self._json:
             print(text, file=sys.stderr, flush=True)
 
     def point(self, outcome: Outcome) -> None:
-        """Print the outcome of a point, and write the table so far."""
         self._done.append(outcome)
         if self._json and outcome.document is not None:
             print(json.dumps(outcome.document), flush=True)
@@ -221,7 +213,6 @@ class Report:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file atomically."""
     temporary = path.with_name(f".{path.name}.tmp-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -64,21 +64,16 @@ class OnCluster:
         self._outage_seconds = outage_seconds
 
     def get_ready(self, points: Sequence[Point]) -> None:
-        """Check that no other job has a point's name, then create the dataset's claim."""
         asyncio.run(self._get_ready(points))
 
     def run(self, point: Point) -> Outcome:
-        """Create a point's job, or use the existing one, and wait for its end.
-
-        Ctrl-C ends the wait; the job continues.
-        """
+        """Create a point's job, or use the existing one, and wait; Ctrl-C ends the wait alone."""
         try:
             return asyncio.run(self._run(point))
         except KeyboardInterrupt:
             return Outcome(point)
 
     def remedy(self, failed: Sequence[str]) -> str:
-        """Return how to delete failed jobs, which stay so that users can find out why."""
         return f"delete them with {self._deletion(failed)}, then run the same command again"
 
     def _deletion(self, names: Sequence[str]) -> str:
@@ -122,12 +117,7 @@ class OnCluster:
             return outcome
 
     async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Repeat a request until it succeeds or fails permanently.
-
-        Raises:
-            ApiError: It failed permanently.
-            ClusterError: It neither succeeded nor failed for too long.
-        """
+        """Repeat a request until it succeeds, fails permanently, or takes too long."""
         deadline = time.monotonic() + self._outage_seconds
         while True:
             try:

@@ -136,11 +136,7 @@ def _checkpoint(text: str) -> str | int:
 
 
 class _Display:
-    """Shows how much is where it has to be, on the standard error; called from another thread.
-
-    Args:
-        where: The place in words; what was there before counts too.
-    """
+    """Shows how much is where it has to be, on the standard error; called from another thread."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -178,7 +174,6 @@ class _Display:
             self.say(f"{self._where}: {of}, {progress.files:,} of {progress.of_files:,} files")
 
     def say(self, text: str) -> None:
-        """Write a line, above the bar if there is one."""
         if self._bars is not None:
             self._bars.console.print(text, soft_wrap=True, markup=False)
         else:

@@ -107,7 +107,6 @@ _Jobs = dict[int, ImageNetJob]
 
 
 def _counts(jobs: _Jobs) -> dict[int, tuple[int, ...]]:
-    """Return the numbers of workers of the elastic jobs, by document."""
     trainings = {number: job.spec.training for number, job in jobs.items()}
     return {
         number: elastic_workers.worker_counts(training)
@@ -117,7 +116,6 @@ def _counts(jobs: _Jobs) -> dict[int, tuple[int, ...]]:
 
 
 def _memory(jobs: _Jobs) -> dict[int, worker_memory.WorkerMemory]:
-    """Return what reading and saving take in a worker, by document."""
     figures = {number: worker_memory.of_fewest_workers(job) for number, job in jobs.items()}
     return {number: figure for number, figure in figures.items() if figure is not None}
 

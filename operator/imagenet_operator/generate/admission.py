@@ -31,10 +31,7 @@ _REQUESTER: Final = "request.userInfo.username"
 class Places:
     """Where a job's spec has pod templates, and names Secrets outside of them.
 
-    Attributes:
-        templates: The paths of templates, such as ``spec.training.workers.template``.
-        secrets: The paths of names of Secrets.
-        lists: The paths of lists whose items have the name of a Secret as `name`.
+    `lists` are the paths of lists whose items have the name of a Secret as `name`.
     """
 
     templates: tuple[str, ...]

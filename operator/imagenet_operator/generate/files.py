@@ -62,11 +62,8 @@ def write_or_check(
 ) -> int:
     """Be the main function of a program that generates files; return the exit code.
 
-    Args:
-        contents: of the files; relative paths are from the repository's root.
-        origin: what they are made from, in messages.
-        description: of the program.
-        arguments: of its command line; with ``--check`` it says which files differ.
+    `origin` says in messages what the files are made from. Relative paths are from the repository's
+    root.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -55,12 +55,9 @@ class Dataset:
 class Contents:
     """The content of a page.
 
-    Attributes:
-        job: With its status.
-        account: The document of `imagenetctl report --output json`.
-        runs: Of all attempts, in the order of time.
-        pictures: The content of thumbnails by their names; without metadata.
-        absent: Why a part is missing, and where it is: one sentence.
+    `account` is the document of `imagenetctl report --output json`. `pictures` are thumbnails by
+    their names, without metadata. `absent` says in a sentence why a part is missing, and where it
+    is.
     """
 
     job: ImageNetJob

@@ -77,16 +77,10 @@ def table(
     filtered: bool = False,
     more: str = "",
 ) -> str:
-    """Return a table in a box that scrolls; the first cell of a row is its heading.
+    """Return a table in a box that scrolls; the cells are HTML, the first of a row is its heading.
 
-    Columns whose cells are all empty are left out.
-
-    Args:
-        caption: Text.
-        columns: Of all rows.
-        rows: The cells as HTML.
-        filtered: Whether a field above it filters the rows.
-        more: Where the rows beyond `ROWS_MAXIMUM` are.
+    Columns whose cells are all empty are left out. `more` says where the rows beyond `ROWS_MAXIMUM`
+    are.
     """
     filled = [
         place for place in range(len(columns)) if not place or any(row[place] for row in rows)

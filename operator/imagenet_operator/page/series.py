@@ -74,7 +74,6 @@ class Chart:
     series: Sequence[Series]
 
     def document(self) -> dict[str, Any]:
-        """Return what page.js draws; `Curves.document` says what a point is."""
         return {
             "name": self.name,
             "unit": self.unit,
@@ -112,16 +111,8 @@ def duration(runs: Sequence[Run]) -> float:
 class Curves:
     """The series of a job's runs, which are in the order of time.
 
-    Without an account of the job's time, GPU-hours are unknown.
-
-    Attributes:
-        unit: Of time: the largest one of which the runs took three.
-        epochs: All finished epochs in the order of time.
-
-    Args:
-        runs: The runs.
-        account: Of the job's time.
-        seconds: What the unit of time is chosen by; by default how long the runs took.
+    Without an account of the job's time, GPU-hours are unknown. The unit of time is the largest one
+    of which the runs took three; `seconds` replaces what they took.
     """
 
     def __init__(
@@ -142,7 +133,6 @@ class Curves:
 
     @property
     def measures(self) -> dict[str, str]:
-        """The measures that the job has, with their labels."""
         has_gpus = any(gpu_hours for _, gpu_hours in self._costs.values())
         absent = {"images": not self._costs, "gpuHours": not has_gpus}
         return {
@@ -152,11 +142,9 @@ class Curves:
         }
 
     def since_start(self, time: float) -> float:
-        """Return the time from the first run's start to a time in seconds since 1970."""
         return (time - self._start) / self._unit_seconds
 
     def charts(self) -> list[Chart]:
-        """Return the charts that have points."""
         charts = (
             Chart(
                 "accuracy",

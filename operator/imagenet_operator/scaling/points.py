@@ -36,11 +36,7 @@ CPUS = 0
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a point.
-
-    Attributes:
-        gpus: The GPUs of each worker; None for those of the manifest.
-    """
+    """The size of a point; `gpus` are those of each worker, None for those of the manifest."""
 
     workers: int
     gpus: int | None = None
@@ -58,7 +54,6 @@ class Size:
         return f"w{self.workers}" + ("" if self.gpus is None else "-cpu")
 
     def __str__(self) -> str:
-        """Return the size in words."""
         workers = _counted(self.workers, "worker")
         if self.gpus:
             return f"{_counted(self.workers * self.gpus, 'GPU')} in {workers}"
@@ -113,11 +108,7 @@ class InvalidSweep(ImageNetJobError):  # noqa: N818 - as InvalidJob
 
 @dataclass(frozen=True)
 class Point:
-    """One job of a sweep.
-
-    Attributes:
-        network: The network's name in tables; empty for the manifest's.
-    """
+    """One job of a sweep; the network has its name in tables, empty for the manifest's."""
 
     strategy: str
     size: Size
@@ -126,7 +117,6 @@ class Point:
 
     @property
     def workers(self) -> int:
-        """The number of workers."""
         return self.size.workers
 
     @property
@@ -141,7 +131,6 @@ class Point:
 
     @property
     def name(self) -> str:
-        """The job's name."""
         return str(self.manifest["metadata"]["name"])
 
     @property
@@ -150,17 +139,12 @@ class Point:
         return f"{self.network}, {self.strategy}" if self.network else self.strategy
 
     def __str__(self) -> str:
-        """Return the network, the strategy and the size."""
         return f"{self.series}, {self.size}"
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep that can run.
-
-    Attributes:
-        left_out: A sentence for each strategy that cannot run all numbers of workers.
-    """
+    """A sweep that can run; `left_out` says in words what a strategy cannot run."""
 
     points: tuple[Point, ...]
     left_out: tuple[str, ...] = ()

@@ -20,13 +20,10 @@ from imagenet_operator.scaling.points import Point
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of one point.
+    """The figures of one point; None if they are not known.
 
-    Attributes:
-        seconds: The time in which all members ran, over all attempts.
-        images_per_second: The sum over all workers; None if it is not known.
-        top1: The accuracy on the validation images; None without any.
-        model_bytes: The size of the trained model's files; None if it is not known.
+    The seconds are those in which all members ran, over all attempts. Images/s are summed over all
+    workers, and `top1` is the accuracy on the validation images.
     """
 
     point: Point
@@ -38,12 +35,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table.
-
-    Attributes:
-        speedup: The speedup over one worker or GPU; None if one of the speeds is not known.
-        efficiency: The speedup divided by the number of workers or GPUs.
-    """
+    """A row of the table: the speedup over one worker or GPU, and that divided by their number."""
 
     measured: Measured
     speedup: float | None = None
@@ -153,7 +145,6 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def _names(rows: Sequence[Row]) -> int:
-    """Return how many of the first columns are names: the strategy, and before it the network."""
     return 2 if _has_networks(rows) else 1
 
 

@@ -31,12 +31,9 @@ class UnknownVariant(ImageNetJobError):  # noqa: N818 - says what was named
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the strategies of a sweep.
+    """One of the strategies of a sweep, by its field in a manifest and MXNet's kvstore.
 
-    Attributes:
-        kind: The strategy's field in a manifest; None leaves the manifest as it is.
-        framework: The framework; None for the manifest's, if that has the strategy.
-        kv_store: MXNet's kvstore; None for the manifest's or the strategy's default.
+    What is None stays as in the manifest.
     """
 
     label: str
@@ -120,11 +117,7 @@ class UnknownNetwork(ImageNetJobError):  # noqa: N818 - says what was named
 
 @dataclass(frozen=True)
 class Network:
-    """One of the networks of a sweep.
-
-    Attributes:
-        layers: The value of `model.numLayers`; None for a network without depths.
-    """
+    """One of the networks of a sweep; one without depths has no layers."""
 
     label: str
     name: str

@@ -191,10 +191,6 @@ class AsyncClient(Jobs):
 
         What the user may not read is said to be unchecked. If the claim of the images is missing,
         and the manifest says where they are on this machine, the command that sends them is named.
-
-        Args:
-            job: The job.
-            beside: The folder of its manifest; None is the current one.
         """
         said = []
         for claim, path in submission.claims(job).items():
@@ -221,7 +217,7 @@ class AsyncClient(Jobs):
         return tuple(said)
 
     async def _absent(self, kind: Kind, name: str) -> tuple[bool, str]:
-        """Return whether an object is absent, and in words that it is or cannot be read."""
+        """Return whether an object is absent, and that it is or cannot be read in words."""
         try:
             await self._client.get(
                 kind.path(self.namespace, name),
@@ -361,7 +357,6 @@ class AsyncClient(Jobs):
             return await transfer.upload(door, Path(source), path, progress=progress, policy=policy)
 
     async def _provide(self, claim: str, size: str | None) -> None:
-        """Create a claim of a size unless it exists."""
         try:
             await self._client.get(_CLAIM.path(self.namespace, claim))
             return
@@ -415,21 +410,12 @@ class AsyncClient(Jobs):
         image: str | None = None,
         say: Callable[[str], None] = lambda said: None,
     ) -> bool:
-        """Bring the event files of a job that have grown since the last call.
+        """Bring the event files of a job that have grown; return whether no more will come.
 
-        Event files only grow. TensorBoard may keep a file open, so its copy grows too, and is not
-        replaced. The claim is served during a call alone: if only one node can mount it, a pod
-        that holds it longer could keep the next attempt from its node.
-
-        Args:
-            name: The job's.
-            received: A folder for what has arrived, between two calls.
-            shown: The folder that TensorBoard shows.
-            image: With imagenet-door; None is that of the job, or of this release.
-            say: Gets what is waited for, in words, when that changes.
-
-        Returns:
-            Whether the job had ended before, so that nothing more will come.
+        Event files only grow. TensorBoard may keep a file open, so its copy in `shown` grows too,
+        and is not replaced. `received` has what has arrived, between two calls. The claim is served
+        during a call alone: if only one node can mount it, a pod that holds it longer could keep
+        the next attempt from its node.
         """
         job = await self.get(name)
         tracking = job.spec.training.tracking
@@ -512,11 +498,6 @@ class AsyncClient(Jobs):
         return JOB.path(self.namespace, name)
 
     async def pods(self, name: str) -> tuple[Manifest, ...]:
-        """Return the pods of a job, as the API server has them.
-
-        Raises:
-            Forbidden: The right to list pods is missing.
-        """
         found: list[Manifest] = []
         selector = f"{labels.JOB_NAME}={name}"
         try:
@@ -534,10 +515,6 @@ class AsyncClient(Jobs):
         tail: int | None = None,
         say: Callable[[str], None] = lambda said: None,
     ) -> AsyncIterator[LogLine]:
-        """Yield the lines of a pod's log; with `follow`, until its program has ended.
-
-        With `tail`, the first one is so many lines before the end.
-        """
         reader = pod_log.Reader(
             self._client, POD.path(self.namespace, pod), pod, self.new_outage(), say
         )
@@ -548,7 +525,6 @@ class AsyncClient(Jobs):
             raise self._explained(error, pod) from error
 
     def new_outage(self, say: Callable[[str], None] = lambda said: None) -> Outage:
-        """Return the policy for one wait."""
         return Outage(self.poll_seconds, self.is_passing, say=say)
 
     async def _asked(self, request: Callable[[], Awaitable[Answer]], name: str) -> Answer:
@@ -691,7 +667,6 @@ def _read(manifest: Manifest) -> ImageNetJob:
 
 
 def _right(verb: str, path: str) -> str:
-    """Return the verb and resource of RBAC of a request."""
     parts = path.split("/")
     # /api/v1/namespaces/N/RESOURCE/NAME/SUBRESOURCE, and one more before for a group.
     rest = parts[parts.index("namespaces") + 2 :]

@@ -59,14 +59,7 @@ _REMEDY: Final = (
 
 @dataclass(frozen=True)
 class DoorPods:
-    """Opens doors to the claims of a namespace.
-
-    Attributes:
-        client: The API server.
-        namespace: The claims'.
-        poll_seconds: The time between two looks at a pod that starts.
-        say: Gets what is waited for, in words, when that changes.
-    """
+    """Opens doors to the claims of a namespace; `say` gets what is waited for when that changes."""
 
     client: Client
     namespace: str
@@ -84,11 +77,7 @@ class DoorPods:
     ) -> AsyncIterator[Door]:
         """Serve a claim, or uploaded results of a job, during a block.
 
-        Args:
-            served: The claim's name, or the results.
-            writable: Whether the door takes uploads.
-            job: Whose they are: with its image and its pull secrets.
-            image: In place of that of the job, or of this release.
+        The image is, in this order, the given one, that of the job's pods, or that of this release.
 
         Raises:
             NotFound: There is no such claim.
@@ -195,11 +184,6 @@ class DoorPods:
                 _LOGGER.warning("the pod %s may remain, and ends by itself: %s", name, error)
 
     async def _wait_until_started(self, name: str) -> None:
-        """Wait until the pod runs, and say what it waits for.
-
-        Raises:
-            ClusterError: It does not start.
-        """
         begin = time.monotonic()
         error_since: float | None = None
         events = ObjectEvents(self.client)

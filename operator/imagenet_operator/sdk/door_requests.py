@@ -47,8 +47,7 @@ _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 class TransferError(ClusterError):
     """Files could not be sent or fetched; the text says which one and why.
 
-    Attributes:
-        reason: As the door has it; None if there was no answer.
+    The reason is that of the door; None if there was no answer.
     """
 
     def __init__(self, text: str, reason: Reason | None = None) -> None:
@@ -58,13 +57,7 @@ class TransferError(ClusterError):
 
 @dataclass(frozen=True)
 class Door:
-    """A running imagenet-door.
-
-    Attributes:
-        session: Whose connections reach it.
-        url: Its address without a path, such as http://127.0.0.1:9093; the host must be 127.0.0.1
-            or localhost.
-    """
+    """A running imagenet-door, at http://127.0.0.1:PORT or http://localhost:PORT."""
 
     session: aiohttp.ClientSession
     url: str
@@ -72,13 +65,7 @@ class Door:
 
 @dataclass(frozen=True)
 class Policy:
-    """How long a door that does not answer is waited for.
-
-    Attributes:
-        poll_seconds: The pause before a request is sent again.
-        outage_seconds: The longest time without an answer.
-        say: Gets the words for an outage when it begins.
-    """
+    """How long a door that does not answer is waited for; `say` gets the words for an outage."""
 
     poll_seconds: float = POLL_SECONDS
     outage_seconds: float = OUTAGE_SECONDS
@@ -90,12 +77,9 @@ POLICY: Final = Policy()
 
 @dataclass(frozen=True)
 class Listing:
-    """What a door lists below a path.
+    """What a door lists below a path: sizes by paths, and what is no file to send, with the reason.
 
-    Attributes:
-        sizes: Of files, by their paths.
-        left_out: What is no file to send, each with the reason.
-        is_file: Whether the path itself is a file.
+    `is_file` says whether the path itself is a file.
     """
 
     sizes: Mapping[str, int]
@@ -151,7 +135,6 @@ class Connection:
     async def send(
         self, method: str, path: str, query: Mapping[str, str] = _NO_QUERY, **parts: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request, and give its answer to the block."""
         what = f"{method} {path} {query.get('path', '')}".rstrip()
         try:
             async with self._door.session.request(
@@ -185,12 +168,7 @@ class Connection:
         return await self.outage().ask(ask)
 
     async def files(self, path: str, *, is_optional: bool = False) -> Listing:
-        """Return what is below a path.
-
-        Args:
-            path: A folder or a file.
-            is_optional: Return an empty listing if there is nothing.
-        """
+        """Return what is below a path; nothing if it does not exist and is optional."""
         sizes: dict[str, int] = {}
         left_out: list[tuple[str, str]] = []
         try:
@@ -256,7 +234,6 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def _refused(text: bytes, otherwise: str) -> TransferError:
-    """Return the error of an answer that is one."""
     try:
         return error_of(_object(text))
     except TransferError:

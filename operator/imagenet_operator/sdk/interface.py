@@ -154,14 +154,8 @@ class Transferred:
 class Outage:
     """Repeats requests to an API server that does not answer, until it has been away too long.
 
-    Attributes:
-        poll_seconds: The pause before a request is sent again.
-
-    Args:
-        poll_seconds: The same.
-        is_passing: Whether an error may pass by itself.
-        seconds: The longest outage.
-        say: Gets the words for an outage when it begins.
+    `is_passing` says whether an error may pass by itself, `say` gets the words for an outage when
+    it begins.
     """
 
     def __init__(
@@ -178,11 +172,7 @@ class Outage:
         self._since: float | None = None
 
     async def ask(self, request: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Return the answer to a request.
-
-        Raises:
-            ClusterError: It failed for good, or for too long.
-        """
+        """Return the answer; raise an error that does not pass or lasts too long."""
         while True:
             try:
                 answer = await request()
@@ -204,12 +194,13 @@ class Outage:
         await asyncio.sleep(self.poll_seconds)
 
     def over(self) -> None:
-        """Note that the API server has answered."""
         self._since = None
 
 
 class Jobs(ABC):
     """The jobs of one place; entered before its use, as ``async with``.
+
+    `Client` has the arguments and errors of the methods.
 
     Attributes:
         place: Where the jobs are, in words: a namespace of a cluster, or a working directory.
@@ -231,26 +222,10 @@ class Jobs(ABC):
     async def submit(
         self, job: ImageNetJob | Manifest | Path | str, *, dry_run: bool = False
     ) -> ImageNetJob:
-        """Create a job, and return it as it is stored.
-
-        A job of the same name and spec is not created again: it is returned as it is. Its
-        `runPolicy` may be another one, and stays.
-
-        Args:
-            job: The job, its manifest, or the path of a file with one.
-            dry_run: Only check that it would be accepted.
-
-        Raises:
-            Rejected: It is invalid, or a job of its name has another spec.
-        """
+        """Create a job, or return that of the same name and spec, as it is stored."""
 
     async def check(self, job: ImageNetJob, beside: Path | None = None) -> tuple[str, ...]:
-        """Return what a job lacks where it would run, each in words.
-
-        Args:
-            job: The job.
-            beside: The folder of its manifest, from which it may name images of this machine.
-        """
+        """Return what a job lacks where it would run, each in words."""
         del job, beside
         return ()
 
@@ -260,19 +235,11 @@ class Jobs(ABC):
 
     @abstractmethod
     async def get(self, name: str) -> ImageNetJob:
-        """Return a job with its status.
-
-        Raises:
-            NotFound: There is none of this name.
-        """
+        """Return a job with its status."""
 
     @abstractmethod
     async def events(self, name: str) -> tuple[JobEvent, ...]:
-        """Return the events of a job, the oldest first.
-
-        Raises:
-            NotFound: There is no job of this name.
-        """
+        """Return the events of a job, the oldest first."""
 
     @abstractmethod
     def logs(
@@ -285,20 +252,7 @@ class Jobs(ABC):
         image: str | None = None,
         say: Callable[[str], None] = lambda said: None,
     ) -> AsyncIterator[LogLine]:
-        """Yield the lines of the logs of a job's pods; by default of rank 0.
-
-        Args:
-            name: The job's.
-            selection: Of which pods.
-            follow: Go on until the job has ended, over restarts; before there are pods, wait.
-            tail: Of each log only so many last lines; None is all of it.
-            image: With imagenet-door, for the log of an attempt whose pods are gone; None is that
-                of the job, or of this release.
-            say: Gets what is waited for, in words, when that changes.
-
-        Raises:
-            NotFound: There is no such job or, without `follow`, no such pod.
-        """
+        """Yield the lines of the logs of a job's pods; by default of rank 0."""
 
     @abstractmethod
     async def metrics(
@@ -309,58 +263,23 @@ class Jobs(ABC):
         image: str | None = None,
         say: Callable[[str], None] = lambda said: None,
     ) -> Any:
-        """Return the events of a job's training: a row each, with the attempt and the time.
-
-        They come from the volume; on a cluster through a pod, as for `download`.
-
-        Args:
-            name: The job's.
-            from_volume: Without it, no pod is created: on a cluster, the events are the starts of
-                attempts, intervals, epochs and validations in the logs of rank 0 that are there,
-                rounded as there.
-            image: With imagenet-door; None is that of the job, or of this release.
-            say: Gets what is waited for, in words, when that changes.
-
-        Returns:
-            A pandas DataFrame if pandas is installed, else a list of dictionaries.
-
-        Raises:
-            NotFound: There is no job of this name, or it has not trained yet.
-            Forbidden: A right is missing.
-            ClusterError: The pod does not start, or the files cannot be read.
-        """
+        """Return the events of a job's training: a row each, with the attempt and the time."""
 
     @abstractmethod
     async def suspend(self, name: str) -> None:
-        """Stop a job; it keeps its checkpoints.
-
-        Raises:
-            NotFound: There is no job of this name.
-        """
+        """Stop a job; it keeps its checkpoints."""
 
     @abstractmethod
     async def resume(self, name: str) -> None:
-        """Let a suspended job go on from its newest checkpoint.
-
-        Raises:
-            NotFound: There is no job of this name.
-        """
+        """Let a suspended job go on from its newest checkpoint."""
 
     @abstractmethod
     async def delete(self, name: str) -> None:
-        """Delete a job, and what belongs to it; `removal` says what that is.
-
-        Raises:
-            NotFound: There is no job of this name.
-        """
+        """Delete a job, and what belongs to it; `removal` says what that is."""
 
     @abstractmethod
     async def removal(self, name: str) -> Removal:
-        """Return what `delete` would remove, and what it would leave.
-
-        Raises:
-            NotFound: There is no job of this name.
-        """
+        """Return what `delete` would remove, and what it would leave."""
 
     @abstractmethod
     async def upload(
@@ -374,7 +293,7 @@ class Jobs(ABC):
         progress: Callable[[Progress], None] = lambda progress: None,
         say: Callable[[str], None] = lambda said: None,
     ) -> Transferred:
-        """Send a folder's files to a claim; `Client.upload` has the arguments and errors."""
+        """Send a folder's files to a claim."""
 
     @abstractmethod
     async def download(
@@ -387,7 +306,7 @@ class Jobs(ABC):
         progress: Callable[[Progress], None] = lambda progress: None,
         say: Callable[[str], None] = lambda said: None,
     ) -> Path:
-        """Bring a model or a checkpoint here; `Client.download` has the arguments and errors."""
+        """Bring a model or a checkpoint here."""
 
     @abstractmethod
     def is_passing(self, error: ClusterError) -> bool:
@@ -424,18 +343,7 @@ class Jobs(ABC):
     async def wait(
         self, name: str, until: str = "Succeeded", timeout: float | None = None
     ) -> ImageNetJob:
-        """Wait until a job is in a state, and return it.
-
-        Args:
-            name: The job's.
-            until: A condition or a phase, such as Succeeded or Running.
-            timeout: The longest wait, in seconds; None has no end, and 0 looks once.
-
-        Raises:
-            NotFound: There is no job of this name, or it was deleted.
-            JobEnded: It has ended before, and will never be in the state.
-            Timeout: The time has passed.
-        """
+        """Wait until a job is in a state, and return it."""
         if until not in STATES:
             raise ImageNetJobError(
                 f"{until!r} is no state of a job; write one of {', '.join(STATES)}"

@@ -139,11 +139,7 @@ async def follow(
 async def _kept(
     source: Source, job: ImageNetJob, selection: Selection, attempt: int, tail: int | None
 ) -> AsyncIterator[LogLine]:
-    """Yield what is left of the log of an attempt whose pods are gone.
-
-    Raises:
-        NotFound: Other pods than that of rank 0 are selected, or nothing is left.
-    """
+    """Yield what is left of the log of an attempt whose pods are gone, or raise NotFound."""
     training = job.status.training
     last = -1 if training is None else training.attempt
     is_over = attempt < last or (attempt == last and is_finished(job.status))
@@ -167,7 +163,6 @@ def kept_lines(folder: Path, pod: str) -> Iterator[LogLine]:
 
 
 async def _result(task: asyncio.Task[None]) -> None:
-    """Wait for a task; raise the error of one of its readers as it is."""
     try:
         await task
     except ExceptionGroup as group:
@@ -216,7 +211,6 @@ def _is_past(job: ImageNetJob, selection: Selection) -> bool:
 
 
 def _none(job: ImageNetJob, selection: Selection, attempt: int) -> str:
-    """Return why there is nothing to show, and what to do."""
     name, training = job.metadata.name, job.status.training
     if selection.preparation:
         what = "pod of the preparation"

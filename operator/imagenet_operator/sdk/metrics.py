@@ -64,13 +64,7 @@ def objects(file: Path) -> Rows:
 
 
 async def of_logs(jobs: Jobs, job: ImageNetJob, pods: Collection[str]) -> Rows:
-    """Return what the logs of rank 0 say of the events, as far as its pods are there.
-
-    Args:
-        jobs: Where the job is.
-        job: The job.
-        pods: The names of its pods.
-    """
+    """Return what the logs of rank 0 say of the events, as far as the job's pods are there."""
     name = job.metadata.name
     attempts = {member.attempt for pod in pods if (member := member_of(name, pod)) is not None}
     rows: Rows = []

@@ -28,15 +28,7 @@ _OVERLAP: Final = timedelta(seconds=5)
 
 
 class Reader:
-    """The log of one pod of a cluster, of its program's container.
-
-    Args:
-        client: The API server.
-        path: The pod's.
-        pod: Its name.
-        outage: What to do while the API server does not answer.
-        say: Gets the words for a pod that is gone.
-    """
+    """The log of the program of a pod of a cluster; `say` gets the words for a pod that is gone."""
 
     def __init__(
         self,

@@ -155,7 +155,6 @@ class _Checkpoint:
 
 
 async def _checkpoint(job: ImageNetJob, storage: Storage, folder: str, wanted: str | int) -> str:
-    """Return the path of a checkpoint below the folder of the attempts."""
     name = job.metadata.name
     # The manifest is written last, so that it shows that a checkpoint is complete.
     found = sorted(
@@ -200,11 +199,7 @@ async def _best_epoch(job: ImageNetJob, storage: Storage, folder: str, last: _Ch
 
 
 def _sums(document: bytes) -> dict[str, str]:
-    """Return the SHA-256 of the files that a result.json or a manifest lists.
-
-    Raises:
-        ClusterError: A name leads out of the folder, or a file has no sum.
-    """
+    """Return the SHA-256 of the files that a result.json or a manifest lists."""
     # A release before 0.2.0 lists none in result.json.
     listed = _object(document).get("files") or {}
     try:

@@ -126,15 +126,8 @@ def claims(job: ImageNetJob) -> dict[str, str]:
 def upload_command(job: ImageNetJob, claim: str, beside: Path) -> str | None:
     """Return the command that sends the images of a source's claim, without the options of a place.
 
-    `imagenetctl init` writes into the manifest where they are on this machine.
-
-    Args:
-        job: The job.
-        claim: The claim that is missing.
-        beside: The folder of the manifest.
-
-    Returns:
-        None if it is another claim, or nothing says where the images are.
+    `imagenetctl init` writes into the manifest where they are on this machine. None if it is
+    another claim, or nothing says where the images are.
     """
     source, given = job.spec.dataset.source.fields, job.metadata.annotations.get(LOCAL_PATH)
     inside = getattr(source, "path", None)

@@ -77,11 +77,7 @@ Item = TypeVar("Item")
 
 
 async def read(door: Door, path: str, *, policy: Policy = POLICY) -> bytes:
-    """Return the content of one small file, such as a result.json.
-
-    Raises:
-        TransferError: It is missing or too large (`SMALL_BYTES`), or the door does not answer.
-    """
+    """Return the content of one file, of at most `SMALL_BYTES`, such as a result.json."""
 
     async def ask() -> bytes:
         content = bytearray()
@@ -97,11 +93,7 @@ async def read(door: Door, path: str, *, policy: Policy = POLICY) -> bytes:
 
 
 async def names(door: Door, path: str, *, policy: Policy = POLICY) -> Sequence[str]:
-    """Return the names of all files below a folder, relative to it; none if there is no folder.
-
-    Raises:
-        TransferError: The folder cannot be read, or the door does not answer.
-    """
+    """Return the names of all files below a folder, relative to it; none if there is no folder."""
     connection = Connection(door, policy)
     listed = await connection.outage().ask(lambda: connection.files(path, is_optional=True))
     return [_below(name, path, is_file=False) for name in listed.sizes]
@@ -120,17 +112,8 @@ async def download(
     """Fetch a folder, or one file, into a folder of this machine, which is made if need be.
 
     Files below `path` have the same names below `to`; a single file keeps its name. Folders without
-    files are not made.
-
-    Args:
-        door: That serves it.
-        path: The folder or file, relative to the folder that is served; empty is all of it.
-        to: The folder of this machine.
-        sums: The SHA-256 that files must have, in hexadecimal, by their names below `to`; each must
-            be there.
-        wanted: Which files are fetched, by the same names.
-        progress: Called as bytes arrive.
-        policy: For outages.
+    files are not made. `sums` has the hex SHA-256 of files that must be there, by their names below
+    `to`. `progress` is called as bytes arrive.
 
     Raises:
         TransferError: A file is missing, changes, has another sum or a name that could leave `to`,
@@ -171,14 +154,7 @@ async def upload(
     """Send a folder's files, or one file such as a tar, into a folder of a door that is writable.
 
     Files below `source` get the same names below `path`; a single file keeps its name. Links are
-    not followed, and folders without files are not made.
-
-    Args:
-        door: That serves it.
-        source: The folder or file of this machine.
-        path: The folder, relative to the folder that is served; empty is that folder.
-        progress: Called as bytes leave.
-        policy: For outages.
+    not followed, and folders without files are not made. `progress` is called as bytes leave.
 
     Raises:
         TransferError: The door is read-only, its volume has too little room (said before anything
@@ -249,7 +225,6 @@ class _Account:
         self._report()
 
     def is_there(self, name: str) -> None:
-        """Count a file that was there already."""
         self.unchanged.add(name)
         self.done(name)
 
@@ -257,7 +232,6 @@ class _Account:
         self._progress(Progress(self._files, len(self.sizes), self._bytes, self._of_bytes))
 
     def transferred(self, left_out: Iterable[tuple[str, str]]) -> Transferred:
-        """Return the result, when all is done."""
         files = self._files - len(self.unchanged)
         return Transferred(files, self.sent, len(self.unchanged), tuple(left_out))
 
@@ -274,11 +248,9 @@ class _Download:
     account: _Account
 
     def origin(self, name: str) -> str:
-        """Return the path that a file has for the door."""
         return self.path if self.is_file else _joined(self.path, name)
 
     def received(self, names: Iterable[str]) -> int:
-        """Return the bytes of partial files."""
         return sum(self.tree.size(name, is_partial=True) or 0 for name in names)
 
     async def compare(self, names: Sequence[str]) -> None:
@@ -289,7 +261,6 @@ class _Download:
             self.account.is_there(name)
 
     async def fetch(self, names: Sequence[str]) -> None:
-        """Fetch one large file, or small ones together."""
         if self.account.sizes[names[0]] > SMALL_BYTES:
             await self._fetch_large(names[0])
             return
@@ -402,8 +373,7 @@ class _Download:
 class _Upload:
     """Files of this machine that go to a folder of a door; names are relative to `tree`.
 
-    Attributes:
-        renamed: What has another name there: a file that was named by a link.
+    `renamed` has another name there: a file that was named by a link.
     """
 
     connection: Connection
@@ -413,7 +383,6 @@ class _Upload:
     account: _Account
 
     def target(self, name: str) -> str:
-        """Return the path that a file gets."""
         return _joined(self.path, self.renamed.get(name, name))
 
     async def received(self, sizes: Mapping[str, int]) -> int:
@@ -435,7 +404,6 @@ class _Upload:
             self.account.is_there(name)
 
     async def send(self, names: Sequence[str]) -> None:
-        """Send one large file, or small ones together."""
         if self.account.sizes[names[0]] > SMALL_BYTES:
             await self._send_large(names[0])
             return
@@ -626,11 +594,7 @@ def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
 
 
 def _below(path: str, folder: str, *, is_file: bool) -> str:
-    """Return the name that a listed file gets; the door may be hostile.
-
-    Raises:
-        TransferError: It is not below the folder, or could lead out of the target's.
-    """
+    """Return the name that a listed file gets; the door may be hostile."""
     try:
         parts_of(path)
         if not is_file and folder and not path.startswith(f"{folder}/"):

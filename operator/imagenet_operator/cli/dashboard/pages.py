@@ -59,12 +59,7 @@ NO_CHARTS: Mapping[str, Any] = {"columns": [], "measures": {}, "restarts": [], "
 class Page:
     """A page without what all pages have.
 
-    Attributes:
-        title: Text.
-        content: HTML.
-        charts: What page.js draws.
-        has_list: Whether it is the list of all jobs.
-        is_live: Whether it refreshes.
+    The title is text, the content HTML. page.js draws the charts.
     """
 
     title: str
@@ -82,13 +77,7 @@ def address(name: str) -> str:
 def listed(
     reading: Reading[tuple[ListedJob, ...]], options: str, chosen: Collection[str] = ()
 ) -> Page:
-    """Return the list of all jobs; those that run come first, then the newest.
-
-    Args:
-        reading: Of the list.
-        options: The options of imagenetctl that name the place.
-        chosen: The names whose boxes are checked.
-    """
+    """Return the list of all jobs; those that run come first, then the newest."""
     jobs = sorted(reading.value or (), key=lambda one: one.job.metadata.name)
     jobs.sort(key=_created, reverse=True)
     jobs.sort(key=lambda one: _ORDER.index(_kind(one.job)))
@@ -252,12 +241,7 @@ def _log(view: JobView) -> str:
 
 
 def compared(names: Sequence[str], readings: Sequence[Reading[JobView] | None]) -> Page:
-    """Return the page that lays the curves of jobs over each other.
-
-    Args:
-        names: Of the jobs, without repetition.
-        readings: Of each; None if there is no such job.
-    """
+    """Return the page that lays the curves of jobs over each other; their names differ."""
     query = urlencode([("job", name) for name in names])
     back = f'<p class="back"><a href="/?{html.text(query, 4000)}">Choose other jobs</a></p>'
     head = f"{back}<h1>Comparison</h1>"
@@ -305,7 +289,6 @@ _OVERLAID = (
 
 
 def _overlaid(found: Sequence[tuple[str, JobView]]) -> tuple[list[Chart], dict[str, str]]:
-    """Return the charts of several jobs, with a line for each, and their measures."""
     longest = max(duration(view.contents.runs) for _, view in found)
     jobs = [
         (name, Curves(view.contents.runs, account_of(view.contents.job), longest))

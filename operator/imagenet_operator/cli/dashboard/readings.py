@@ -56,14 +56,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Reading(Generic[Value]):
-    """What was read last.
-
-    Attributes:
-        value: None before the first success.
-        at: When it was read.
-        number: Another one for another value or trouble.
-        trouble: None if the newest reading succeeded.
-    """
+    """What was read last; `number` changes with the value and the trouble."""
 
     value: Value | None = None
     at: datetime | None = None
@@ -83,10 +76,7 @@ class ListedJob:
 class JobView:
     """All that the page of one job shows.
 
-    Attributes:
-        events: The oldest first.
-        log: The last lines of the first worker, or of the preparation.
-        absent: Why `events` or `log` cannot be read, by these names.
+    `absent` has why `events` or `log` cannot be read, by these names.
     """
 
     contents: Contents
@@ -104,12 +94,9 @@ class _Entry:
 
 
 class Readings:
-    """The readings of one place.
+    """The readings of one place; none is repeated within `fresh_seconds`.
 
-    Args:
-        jobs: The client. It runs on the loop that all clients share, not on that of the server.
-        contents: Collects what the page of a job shows; may block.
-        fresh_seconds: For how long a reading is not repeated.
+    The client runs on the loop that all clients share, not on that of the server.
     """
 
     def __init__(
@@ -129,7 +116,6 @@ class Readings:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def listed(self) -> Reading[tuple[ListedJob, ...]]:
-        """Return the reading of all jobs."""
         return await self._newest(None, lambda _: self._read_list())
 
     async def job(self, name: str) -> Reading[JobView] | None:
@@ -227,7 +213,6 @@ class Readings:
 
 
 def _runs(table: Any) -> list[Run]:
-    """Return the runs in the table of `Jobs.metrics`."""
     rows = table if isinstance(table, list) else table.to_dict("records")
     by_attempt: dict[int, list[tuple[float, Event]]] = {}
     for row in rows:

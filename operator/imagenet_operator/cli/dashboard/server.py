@@ -67,10 +67,8 @@ _WRITTEN_MAXIMUM: Final = 64
 class Guard:
     """Lets requests in that name this machine, only read, and have the token.
 
-    Args:
-        app: Answers them.
-        token: The token, which comes once in the address and then in a cookie.
-        port: Where the server listens. The cookies of two dashboards differ by it.
+    The token comes once in the address and then in a cookie. The port tells the cookies of two
+    dashboards apart.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
@@ -79,7 +77,6 @@ class Guard:
         self._cookie = f"imagenet-dashboard-{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -94,7 +91,6 @@ class Guard:
         await (refusal or self._app)(scope, receive, send_safely)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return the answer to a request that goes no further."""
         host, _, port = request.headers.get("Host", "").lower().rpartition(":")
         if (host if port.isdecimal() else request.headers.get("Host", "").lower()) not in HOSTS:
             return _refused(
@@ -140,8 +136,6 @@ def _refused(status: int, heading: str, sentence: str) -> Response:
 
 
 class _Written:
-    """A page as HTML, all but the time of its reading."""
-
     def __init__(self, page: Page, place: str) -> None:
         self._parts = {
             "title": html.text(page.title),
@@ -162,25 +156,19 @@ class _Written:
 
 
 class Pages:
-    """The pages, of which those that were written last are kept.
-
-    Args:
-        readings: What the pages show.
-    """
+    """The pages, of which those that were written last are kept."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
         self._written: OrderedDict[str, tuple[tuple[int, ...], _Written]] = OrderedDict()
 
     async def list_jobs(self, request: Request) -> Response:
-        """Answer with the list."""
         reading = await self._readings.listed()
         chosen = set(request.query_params.getlist("job"))
         options = self._readings.options
         return self._answer(request, (reading,), lambda: pages.listed(reading, options, chosen))
 
     async def show_job(self, request: Request) -> Response:
-        """Answer with the page of a job."""
         name = request.path_params["name"]
         reading = await self._readings.job(name)
         if reading is None:
@@ -190,7 +178,6 @@ class Pages:
         return self._answer(request, (reading,), lambda: pages.of_job(reading, name))
 
     async def compare_jobs(self, request: Request) -> Response:
-        """Answer with several jobs over each other."""
         names = list(dict.fromkeys(request.query_params.getlist("job")))
         read = names if 2 <= len(names) <= pages.COMPARED_MAXIMUM else []
         readings = await asyncio.gather(*map(self._readings.job, read))
@@ -199,7 +186,7 @@ class Pages:
     def _answer(
         self, request: Request, readings: Sequence[Reading[Any] | None], write: Callable[[], Page]
     ) -> Response:
-        """Return a page; it is written if a reading differs from when it was written last."""
+        """Answer with a page; it is written if a reading differs from when it was written last."""
         numbers = tuple(-1 if one is None else one.number for one in readings)
         key = f"{request.url.path}?{request.url.query}"
         kept = self._written.get(key)
@@ -217,13 +204,7 @@ class Pages:
 
 
 def application(readings: Readings, token: str, port: int) -> ASGIApp:
-    """Return the application of a dashboard.
-
-    Args:
-        readings: What the pages show.
-        token: What a viewer must have.
-        port: Where the server listens.
-    """
+    """Return the application of a dashboard, for viewers with the token."""
     found = Pages(readings)
     routes = [
         Route("/", found.list_jobs),
