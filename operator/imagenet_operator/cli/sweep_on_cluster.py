@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -23,21 +22,14 @@ from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.job_status import find
 from imagenet_operator.scaling.points import Point, PointStatus, point_status
+from imagenet_operator.sdk.cluster import is_passing
+from imagenet_operator.sdk.interface import OUTAGE_SECONDS, POLL_SECONDS, Outage
 from imagenet_spec import stored
 from imagenet_spec.errors import ImageNetJobError
 from imagenet_spec.resource import ImageNetJob, Manifest
 from imagenet_spec.validate import parse
 
 _CLAIM = objects.BY_NAME["PersistentVolumeClaim"]
-_POLL_SECONDS = 2.0
-
-_OUTAGE_SECONDS = 300.0
-"""Longer than most upgrades of a control plane and interruptions of a laptop's network."""
-
-_PASSING = frozenset({0, 401, 429})
-"""Transient errors besides those of the server: no answer, an expired token that the client reads
-again, and too many requests."""
-
 Answer = TypeVar("Answer")
 
 
@@ -53,8 +45,8 @@ class OnCluster:
         namespace: str,
         manifest: Manifest,
         context: str,
-        poll_seconds: float = _POLL_SECONDS,
-        outage_seconds: float = _OUTAGE_SECONDS,
+        poll_seconds: float = POLL_SECONDS,
+        outage_seconds: float = OUTAGE_SECONDS,
     ) -> None:
         self._connection = connection
         self._namespace = namespace
@@ -77,7 +69,6 @@ class OnCluster:
         return f"delete them with {self._deletion(failed)}, then run the same command again"
 
     def _deletion(self, names: Sequence[str]) -> str:
-        """Return the command that deletes jobs, which may be deleted already."""
         place = ("--context", self._context, "--namespace", self._namespace)
         return shlex.join(
             ("kubectl", "delete", "imagenetjob", *place, "--ignore-not-found", *names)
@@ -118,20 +109,16 @@ class OnCluster:
 
     async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Repeat a request until it succeeds, fails permanently, or takes too long."""
-        deadline = time.monotonic() + self._outage_seconds
-        while True:
-            try:
-                return await ask()
-            except ApiError as error:
-                if error.code not in _PASSING and error.code < 500:
-                    raise
-                if time.monotonic() >= deadline:
-                    raise ClusterError(
-                        f"{error}; the API server has not answered for "
-                        f"{self._outage_seconds:g} seconds; created jobs continue, and the "
-                        "same command resumes the sweep"
-                    ) from error
-            await asyncio.sleep(self._poll_seconds)
+        outage = Outage(self._poll_seconds, is_passing, self._outage_seconds)
+        try:
+            return await outage.ask(ask)
+        except ApiError as error:
+            if not is_passing(error):
+                raise
+            raise ClusterError(
+                f"{error}; the API server has not answered for {self._outage_seconds:g} seconds; "
+                "created jobs continue, and the same command resumes the sweep"
+            ) from error
 
     async def _create(self, client: Client, kind: objects.Kind, manifest: Manifest) -> None:
         """Create an object; a request whose answer was lost may have created it already."""

@@ -21,6 +21,7 @@ from imagenet_operator.manifests.volumes import DATASET_PURPOSE
 from imagenet_operator.reconcile.policies.job_status import holds
 from imagenet_operator.scaling import variants
 from imagenet_operator.scaling.variants import Network, Variant, applied, framework_of
+from imagenet_operator.sdk.submission import is_same
 from imagenet_spec.errors import ImageNetJobError, Problem
 from imagenet_spec.resource import ImageNetJob
 from imagenet_spec.resource.base import Manifest
@@ -121,7 +122,6 @@ class Point:
 
     @property
     def gpus(self) -> int | None:
-        """The GPUs of all workers; None if the sweep is not about GPUs."""
         return self.size.all_gpus
 
     @property
@@ -201,7 +201,6 @@ def sweep(
 def _first_that_runs(
     manifest: Manifest, ways: Sequence[Point], problems_of: Judge
 ) -> tuple[Point, list[Problem]]:
-    """Return the first way to have a size that the strategy's number of workers allows."""
     for point in ways:
         problems = [
             *problems_of(point.manifest),
@@ -352,16 +351,10 @@ class PointStatus(Enum):
 
 
 def point_status(wanted: ImageNetJob, stored: ImageNetJob | None) -> PointStatus:
-    """Return the status of a point.
-
-    Jobs that differ only in runPolicy are the same job, as in `imagenetctl run`.
-    """
+    """Return the status of a point."""
     if stored is None:
         return PointStatus.NEW
-    same = stored.spec.dataset == wanted.spec.dataset and (
-        stored.spec.training == wanted.spec.training
-    )
-    if not same:
+    if not is_same(wanted, stored):
         return PointStatus.OTHER
     if holds(stored.status.conditions, "Succeeded"):
         return PointStatus.SUCCEEDED

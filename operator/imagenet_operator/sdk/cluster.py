@@ -8,7 +8,6 @@ through a door: a pod that serves it (`door_pod`, `transfer`).
 from __future__ import annotations
 
 import re
-import secrets
 import shlex
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -36,7 +35,7 @@ from imagenet_operator.manifests import labels, names, volumes
 from imagenet_operator.manifests.door import Uploaded
 from imagenet_operator.reconcile.decide import is_finished
 from imagenet_operator.sdk import logs, metrics, pod_log, results, submission, transfer
-from imagenet_operator.sdk.door_pod import DoorPods
+from imagenet_operator.sdk.door_pod import DoorPods, random_suffix
 from imagenet_operator.sdk.door_requests import Door, Policy, TransferError
 from imagenet_operator.sdk.errors import Forbidden, NotFound, Rejected
 from imagenet_operator.sdk.interface import (
@@ -63,9 +62,8 @@ _CONFLICT: Final = 409
 _INVALID: Final = (400, 413, 422)
 _BACKGROUND: Final = {"kind": "DeleteOptions", "apiVersion": "v1"}
 
-_SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _BASE_LENGTH: Final = 58
-"""The characters that the API server appends to `generateName`, and what it keeps of it."""
+"""The characters that the API server keeps of `generateName`."""
 
 _PASSING: Final = frozenset({0, UNAUTHORIZED, TOO_MANY_REQUESTS})
 """Codes of failures that may pass, beside those of the server: no answer, an expired token that
@@ -142,7 +140,7 @@ class AsyncClient(Jobs):
         await self._client.__aexit__(None, None, None)
 
     def is_passing(self, error: ClusterError) -> bool:
-        return isinstance(error, ApiError) and (error.code in _PASSING or error.code >= 500)
+        return is_passing(error)
 
     async def submit(
         self, job: ImageNetJob | Manifest | Path | str, *, dry_run: bool = False
@@ -163,8 +161,7 @@ class AsyncClient(Jobs):
         manifest["metadata"] = {**metadata, "namespace": self.namespace}
         if (base := wanted.metadata.generate_name) and not wanted.metadata.name:
             # Not by the API server: a create is sent again if its answer was lost.
-            suffix = "".join(secrets.choice(_SUFFIX) for _ in submission.GENERATED)
-            wanted = submission.named(wanted, f"{base[:_BASE_LENGTH]}{suffix}")
+            wanted = submission.named(wanted, f"{base[:_BASE_LENGTH]}{random_suffix()}")
             manifest["metadata"]["name"] = wanted.metadata.name
         query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
         try:
@@ -552,6 +549,11 @@ class AsyncClient(Jobs):
             fields = sorted(error.fields) or [""]
             return Rejected([Problem(field, error.message or error.reason) for field in fields])
         return error
+
+
+def is_passing(error: ClusterError) -> bool:
+    """Whether a failure of an API server may pass by itself."""
+    return isinstance(error, ApiError) and (error.code in _PASSING or error.code >= 500)
 
 
 @dataclass(frozen=True)

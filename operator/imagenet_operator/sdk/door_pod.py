@@ -47,7 +47,7 @@ ERROR_SECONDS = 30.0
 LISTEN_SECONDS: Final = 60.0
 """How long the program may take to listen, if it fetches nothing first."""
 
-_SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
+_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _FOR_MANY: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _AGAIN: Final = "type the same command again: it goes on with what has arrived"
 _OWN_CODES: Final = (1, EXIT_PERMANENT)
@@ -92,9 +92,8 @@ class DoorPods:
             what, node, listen_seconds = served.url, None, float(door.DEADLINE_SECONDS)
         image = image or await self._image(job)
         await self._delete_ended()
-        suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
         manifest = door.door_pod(
-            f"{door.APPLICATION}-{suffix}",
+            f"{door.APPLICATION}-{random_suffix()}",
             self.namespace,
             served,
             image,
@@ -233,6 +232,11 @@ class DoorPods:
                     said = f"{name} does not answer: {connector.failure or error}"
                     raise ClusterError(said) from error
             await asyncio.sleep(self.poll_seconds)
+
+
+def random_suffix() -> str:
+    """Return five characters, as the API server appends them to `generateName`."""
+    return "".join(secrets.choice(_CHARACTERS) for _ in range(5))
 
 
 def _end_of(pod: Manifest, remedy: str = "") -> str:

@@ -113,7 +113,6 @@ class AsyncLocalClient(Jobs):
         return await self._start(wanted, job if isinstance(job, Path | str) else None)
 
     async def _start(self, job: ImageNetJob, file: Path | str | None) -> ImageNetJob:
-        """Start the run of a job, and return the job once the run has begun."""
         name = job.metadata.name
         folder = self._folder(name)
         folder.check()
@@ -225,9 +224,8 @@ class AsyncLocalClient(Jobs):
     async def removal(self, name: str) -> Removal:
         job = await self.get(name)
         goes = f"the state, the events and the logs of {name}: {self._folder(name).path}"
-        claims = {mount.claim for mount in (volumes.output(job),) if mount is not None}
-        if (claim := volumes.dataset_claim(job)) is not None:
-            claims.add(claim)
+        found = (volumes.output_claim(job), volumes.dataset_claim(job))
+        claims = {claim for claim in found if claim is not None}
         stays = (f"the claim {claim}, with datasets and models" for claim in sorted(claims))
         return Removal((goes,), tuple(stays))
 
@@ -307,7 +305,6 @@ class AsyncLocalClient(Jobs):
         return target
 
     def results(self, job: ImageNetJob) -> Path:
-        """Return the folder of all that a job has written."""
         model = self._folder(job.metadata.name).path / MODEL_LINK
         if model.is_dir():
             # The link to the folder of an attempt, also of a claim whose folder is elsewhere.

@@ -92,7 +92,6 @@ async def follow(
             await queue.put(line)
 
     async def look() -> None:
-        """Start a reader for each pod, until all of them and the job have ended."""
         said = ""
         async with asyncio.TaskGroup() as readers:
             while True:
@@ -125,7 +124,10 @@ async def follow(
             else:
                 # It may have been woken, and would take a line.
                 getter.cancel()
-        await _result(task)
+        try:
+            await task
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
     finally:
         begun = [task] if getter is None else [task, getter]
         for item in begun:
@@ -162,15 +164,7 @@ def kept_lines(folder: Path, pod: str) -> Iterator[LogLine]:
                     yield LogLine(pod, line.removesuffix("\n"))
 
 
-async def _result(task: asyncio.Task[None]) -> None:
-    try:
-        await task
-    except ExceptionGroup as group:
-        raise group.exceptions[0] from None
-
-
 def _chosen(job: ImageNetJob, pods: set[str], selection: Selection, first: int) -> list[str]:
-    """Return the selected pods, in the order of attempts, roles and indices."""
     name = job.metadata.name
     if selection.preparation:
         return sorted(pod for pod in pods if member_of(name, pod) is None)

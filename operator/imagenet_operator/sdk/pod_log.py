@@ -54,7 +54,7 @@ class Reader:
         """
         while True:
             try:
-                ended = not follow or await self._has_ended()
+                ended = not follow or has_ended(await self._client.get(self._path))
                 async for line in self._once(follow=not ended, is_last=ended, tail=tail):
                     yield line
             except ClusterError as error:
@@ -73,18 +73,14 @@ class Reader:
             self._outage.over()
             await asyncio.sleep(self._outage.poll_seconds)
 
-    async def _has_ended(self) -> bool:
-        pod = await self._client.get(self._path)
-        return has_ended(pod)
-
     async def _once(
         self, *, follow: bool, is_last: bool, tail: int | None
     ) -> AsyncIterator[LogLine]:
-        """Yield the lines that were not read before, of one request."""
         query = {"container": names.CONTAINER, "timestamps": "true"}
         if follow:
             query["follow"] = "true"
-        if (since := self._since()) is not None:
+        if self._newest is not None:
+            since = self._newest.replace(microsecond=0) - _OVERLAP
             query["sinceTime"] = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             self._had = [item for item in self._had if item[0] >= since]
         elif tail is not None:
@@ -113,10 +109,6 @@ class Reader:
             self._had.append((at, text))
             self._newest = at if self._newest is None else max(at, self._newest)
             yield LogLine(self._pod, text, at)
-
-    def _since(self) -> datetime | None:
-        """Return the second from which on lines are asked for; None for all."""
-        return None if self._newest is None else self._newest.replace(microsecond=0) - _OVERLAP
 
 
 def has_started(pod: Manifest) -> bool:

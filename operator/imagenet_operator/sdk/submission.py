@@ -172,7 +172,6 @@ def lack(job: ImageNetJob, quota: Manifest) -> list[str]:
 
 
 def _pods(job: ImageNetJob) -> Iterator[tuple[str, Manifest]]:
-    """Yield the pod specs of a job's objects, each with its pod's or Job's name."""
     for item in preview.everything(as_stored(job)):
         name = item["metadata"]["name"]
         if item["kind"] == "Pod":

@@ -219,7 +219,6 @@ class _Account:
         self._report()
 
     def done(self, name: str) -> None:
-        """Count a file that is whole and has its name."""
         self._bytes += self.sizes[name] - self._under_way.pop(name, 0)
         self._files += 1
         self._report()
@@ -254,7 +253,6 @@ class _Download:
         return sum(self.tree.size(name, is_partial=True) or 0 for name in names)
 
     async def compare(self, names: Sequence[str]) -> None:
-        """Note which files are the same on both sides."""
         there = self.connection.sums([{"path": self.origin(name)} for name in names])
         for name, sha256 in (await _same(self.tree, names, there)).items():
             self._require_sum(name, sha256)
@@ -398,7 +396,6 @@ class _Upload:
         return whole_of(await self.connection.json("GET", requests.PARTIAL, query), "received")
 
     async def compare(self, names: Sequence[str]) -> None:
-        """Note which files are the same on both sides."""
         there = self.connection.sums([{"path": self.target(name)} for name in names])
         for name in await _same(self.tree, names, there):
             self.account.is_there(name)
@@ -457,7 +454,9 @@ class _Upload:
         self.account.at(name, sent)
         outage = self.connection.outage()
         while sent < size:
-            piece = await _in_thread(partial_of(_piece, file, min(PIECE_BYTES, size - sent), sent))
+            piece = await _in_thread(
+                partial_of(os.pread, file.fileno(), min(PIECE_BYTES, size - sent), sent)
+            )
             if not piece:
                 # It has become shorter.
                 break
@@ -577,7 +576,6 @@ async def _same(
 
 
 def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """Yield each large file alone, and small ones together."""
     batch: list[str] = []
     size_of_batch = 0
     for name, size in sizes.items():
@@ -609,7 +607,6 @@ def _joined(folder: str, name: str) -> str:
 
 
 def _refuse_clashes(names: Mapping[str, object]) -> None:
-    """Refuse names of which one is a file, and a folder of another."""
     for name in names:
         above = name
         while above := above.rpartition("/")[0]:
@@ -645,10 +642,6 @@ async def _hash_of(file: FileIO, length: int | None, name: str) -> tuple[int, _H
         size += count
         if count < _HASH_BYTES:
             return size, hashed
-
-
-def _piece(file: FileIO, length: int, offset: int) -> bytes:
-    return os.pread(file.fileno(), length, offset)
 
 
 def _append(partial: Partial, block: bytes, hashed: _Hash) -> None:
