@@ -86,7 +86,6 @@ def policy(spec: type[Model] = ImageNetJobSpec) -> Manifest:
 
 
 def _places(model: type[Model], path: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind of each place in a model, and its path."""
     hints = get_type_hints(model, include_extras=True)
     for name, field in model.model_fields.items():
         inner, marks = unwrapped(hints[name])
@@ -110,7 +109,6 @@ def _is_model(hint: Any) -> TypeGuard[type[Model]]:
 
 
 def _variables(known: Places) -> Iterator[tuple[str, str]]:
-    """Yield the name of each variable, and its expression."""
     specs = [
         f"({_has(path)} && {_is(f'object.{path}', 'map')} ? [object.{path}] : [])"
         for path in (f"{template}.spec" for template in known.templates)
@@ -130,7 +128,6 @@ def _variables(known: Places) -> Iterator[tuple[str, str]]:
 
 
 def _validations() -> Iterator[tuple[str, str]]:
-    """Yield each expression, and that of its message."""
     pods = "authorizer.group('').resource('pods').namespace(request.namespace)"
     yield (
         f"{pods}.check('create').allowed()",

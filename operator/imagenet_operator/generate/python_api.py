@@ -90,7 +90,6 @@ def _signature(function: object) -> str:
 
 
 def _of_docstring(text: str) -> Iterator[str]:
-    """Yield the lines of a docstring in Markdown."""
     section = ""
     for line in text.splitlines():
         if found := _SECTION.match(line):

@@ -99,7 +99,6 @@ def render() -> dict[str, str]:
 
 
 def _page(path: str) -> str:
-    """Return the page that has an object's table."""
     above = [part for part in _PAGES if f"{path}.".startswith(f"{part}.")]
     return _PAGES[max(above, key=len)]
 
@@ -226,7 +225,6 @@ def _immutability() -> str:
 
 
 def _options() -> tuple[str, str]:
-    """Return the title and the table of the options that are a field's."""
     lines = ["| option of imagenet-train | set by |", "|---|---|"]
     lines += [f"| `{option}` | `{field}` |" for option, field in OPERATOR_OPTIONS.items()]
     return "Options that `extraArgs` may not repeat", "\n".join([*lines, ""])

@@ -75,6 +75,15 @@ def read_dataset(document: Mapping[str, Any], skipped: Sequence[object] = ()) ->
     classes = (
         found if isinstance(found, list) and all(isinstance(one, str) for one in found) else []
     )
+    options, writer = _object(document, "options"), _object(document, "writer")
+    resize = options.get("resize")
+    facts = {
+        "format": document.get("format"),
+        "codec": writer.get("codec"),
+        "shorter edge": f"{resize} pixels" if type(resize) is int else "as in the source",
+        "JPEG quality": options.get("quality"),
+        "seed": options.get("seed"),
+    }
     splits = {name: _object(_object(document, "splits"), name) for name in ("train", "validation")}
     per_class = {}
     for name, split in splits.items():
@@ -93,7 +102,7 @@ def read_dataset(document: Mapping[str, Any], skipped: Sequence[object] = ()) ->
             if isinstance(word, str)
         },
         per_class=per_class,
-        facts=_facts(document),
+        facts={name: str(value) for name, value in facts.items() if isinstance(value, (str, int))},
         dropped_classes=_counts(document, "droppedClasses"),
         unknown_labels=_counts(document, "unknownLabels"),
         skipped=[
@@ -102,19 +111,6 @@ def read_dataset(document: Mapping[str, Any], skipped: Sequence[object] = ()) ->
             if isinstance(line, dict)
         ],
     )
-
-
-def _facts(document: Mapping[str, Any]) -> dict[str, str]:
-    options, writer = _object(document, "options"), _object(document, "writer")
-    resize = options.get("resize")
-    facts = {
-        "format": document.get("format"),
-        "codec": writer.get("codec"),
-        "shorter edge": f"{resize} pixels" if type(resize) is int else "as in the source",
-        "JPEG quality": options.get("quality"),
-        "seed": options.get("seed"),
-    }
-    return {name: str(value) for name, value in facts.items() if isinstance(value, (str, int))}
 
 
 def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -56,6 +56,8 @@ def _summary(contents: Contents) -> str:
     if not validated and status.training is not None and status.training.accuracy is not None:
         last = status.training.accuracy.validation
         validated = "" if last is None else html.share(last)
+    finished = None if status.training is None else status.training.finished_epochs
+    epochs = f"{training.epochs}" if finished is None else finished.replace("/", " of ", 1)
     goodput = account.get("goodput")
     return html.facts(
         (
@@ -68,7 +70,7 @@ def _summary(contents: Contents) -> str:
             ("batch size", f"{training.batch_size:,} images"),
             ("workers", f"{training.workers.replicas:,}"),
             ("GPUs of a worker", f"{training.workers.gpus}" if training.workers.gpus else ""),
-            ("epochs", html.text(_epochs(contents))),
+            ("epochs", html.text(epochs)),
             ("model of epoch", "" if found is None else f"{found.epoch}"),
             ("attempts", f"{account.get('attempts', 0)}"),
             ("time", html.duration(account.get("seconds", 0.0))),
@@ -78,13 +80,6 @@ def _summary(contents: Contents) -> str:
             ("UID", html.text(job.metadata.uid or "")),
         )
     )
-
-
-def _epochs(contents: Contents) -> str:
-    training = contents.job.status.training
-    planned = contents.job.spec.training.epochs
-    finished = None if training is None else training.finished_epochs
-    return f"{planned}" if finished is None else finished.replace("/", " of ", 1)
 
 
 def _curves(contents: Contents, curves: Curves) -> str:
@@ -358,6 +353,7 @@ def _members(contents: Contents) -> str:
 def _data(contents: Contents) -> str:
     listed, found = contents.job.status.listed, contents.dataset
     decision = None if listed is None else listed.decision
+    facts = {} if found is None else found.facts
     parts = []
     if listed is not None:
         parts.append(
@@ -368,7 +364,7 @@ def _data(contents: Contents) -> str:
                     ("classes", f"{listed.classes:,}"),
                     ("shards", f"{listed.shards:,}"),
                     ("key", html.text(listed.key)),
-                    *((key, html.text(value)) for key, value in _facts(contents)),
+                    *((key, html.text(value)) for key, value in facts.items()),
                     ("read as", "" if decision is None else html.message(decision.said)),
                     *(
                         ("warning", html.message(warning))
@@ -405,10 +401,6 @@ def _data(contents: Contents) -> str:
         )
     )
     return "".join(parts)
-
-
-def _facts(contents: Contents) -> list[tuple[str, str]]:
-    return [] if contents.dataset is None else list(contents.dataset.facts.items())
 
 
 def _left_out(contents: Contents) -> str:

@@ -242,7 +242,6 @@ def of_validation(epoch: Epoch, name: Literal["top1", "top5", "loss"]) -> float 
 
 
 def _finite(points: Sequence[tuple[Place, bool, float | None]]) -> list[Point]:
-    """Return the points that a chart can show, at most `POINTS_MAXIMUM`."""
     found = [
         Point(place, is_kept, value)
         for place, is_kept, value in points

@@ -161,7 +161,6 @@ def _is_stand_in(rows: Sequence[Row]) -> bool:
 
 
 def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Return the headings and the cells of each row; the network goes first."""
     heads: tuple[str, ...] = HEADS
     cells: list[tuple[str, ...]] = [_cells(row) for row in rows]
     if _has_gpus(rows):
