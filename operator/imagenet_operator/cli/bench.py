@@ -12,13 +12,14 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from imagenet_operator.cli import exit_codes, files, local_resources, result, run
+from imagenet_operator.cli import exit_codes, local_resources, result, run
 from imagenet_operator.cli.arguments import Command, add_job_file, whole
+from imagenet_operator.cli.display import display_of
 from imagenet_operator.reconcile import windows
 from imagenet_operator.reconcile.policies import data_wait
 from imagenet_operator.scaling.points import fitting_name, shared_claim
+from imagenet_operator.sdk import submission
 from imagenet_spec.errors import ImageNetJobError
 from imagenet_spec.names import EVENTS_FILE
 from imagenet_spec.resource import Manifest
@@ -150,26 +151,38 @@ def bench(arguments: argparse.Namespace) -> int:
     jobs = {}
     for name in RUNS:
         document = job_of(manifest, name, arguments.batches)
-        if found := files.problems(document):
+        if found := submission.problems(document):
             lines = "\n".join(f"  {problem}" for problem in found)
             raise ImageNetJobError(f"{arguments.file}: {_CONTENT[name]} cannot run:\n{lines}")
         jobs[name] = parse(document)
     resources = local_resources.from_options(arguments)
     local_resources.get_ready(list(jobs.values()), resources, shared_claim(manifest))
     ends: dict[str, result.Result] = {}
-    speeds: dict[str, float] = {}
+    by_run: dict[str, float] = {}
     for name, job in jobs.items():
         if arguments.output == "text":
             print(f"measuring {_CONTENT[name]} ({job.metadata.name})", file=sys.stderr)
-        end = run.execute(job, resources, run.display_of(arguments.output))
+        end = run.execute(job, resources, display_of(arguments.output))
         if not end.succeeded:
             if arguments.output == "json":
                 print(json.dumps(result.as_json(end)))
             elif end.failure is not None:
                 print(f"imagenetctl: {result.failure_text(end)}", file=sys.stderr)
             return result.EXIT_CODES[end.outcome]
-        ends[name], speeds[name] = end, _speed(end)
-    _show(Speeds(**speeds), ends, arguments.output)
+        ends[name], by_run[name] = end, _speed(end)
+    speeds = Speeds(**by_run)
+    verdict = judge(speeds)
+    why, advice = explain(speeds, verdict.bottleneck, ends)
+    sentence = f"{verdict.sentence.rstrip('.')}; {advice}." if advice else verdict.sentence
+    if arguments.output == "json":
+        figures = {name: round(speed, 1) for name, speed in by_run.items()}
+        document = {"imagesPerSecond": figures, "bottleneck": verdict.bottleneck, "cause": why}
+        print(json.dumps({"type": "bench", **document, "sentence": sentence}))
+    else:
+        print(f"{'run':<16}{'images/s':>12}")
+        for name, speed in by_run.items():
+            print(f"{_CONTENT[name]:<16}{speed:>12,.1f}")
+        print(sentence)
     return exit_codes.SUCCESS
 
 
@@ -218,19 +231,3 @@ def explain(
     if not window.launched:
         return None, f"whether {waits} was not measured"
     return None, f"in {window.starved / window.launched:.0%} of its steps {waits}"
-
-
-def _show(speeds: Speeds, ends: Mapping[str, result.Result], output: str) -> None:
-    verdict = judge(speeds)
-    why, advice = explain(speeds, verdict.bottleneck, ends)
-    sentence = f"{verdict.sentence.rstrip('.')}; {advice}." if advice else verdict.sentence
-    by_run = {name: getattr(speeds, name) for name in RUNS}
-    if output == "json":
-        figures: dict[str, Any] = {name: round(speed, 1) for name, speed in by_run.items()}
-        document = {"imagesPerSecond": figures, "bottleneck": verdict.bottleneck, "cause": why}
-        print(json.dumps({"type": "bench", **document, "sentence": sentence}))
-        return
-    print(f"{'run':<16}{'images/s':>12}")
-    for name, speed in by_run.items():
-        print(f"{_CONTENT[name]:<16}{speed:>12,.1f}")
-    print(sentence)

@@ -109,7 +109,6 @@ def _check_images(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _as_text(where: str, found: dict[str, Any]) -> str:
-    """Return the findings, with the examples of each."""
     images, findings = found["images"], found["findings"]
     lines = [
         f"{where}: {images['train']:,} training and {images['validation']:,} validation images in "

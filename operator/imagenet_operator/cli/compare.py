@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -90,12 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         if not any(job["curve"] for job in found["jobs"]):
             raise LocalError("--plot: no job has finished an epoch, so there is nothing to draw")
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(found, file)
-            file.flush()
-            reason = programs.draw("--compare", file.name, "--output", arguments.plot)
-        if reason is not None:
-            raise LocalError(f"--plot: {reason}")
+        programs.draw_document("--compare", found, arguments.plot)
     return exit_codes.SUCCESS
 
 
@@ -196,12 +190,9 @@ def _point(point: Point) -> dict[str, Any]:
 
 
 def _costs(point: Point | None, price: float | None) -> dict[str, Any]:
-    if point is None:
-        unknown = dict.fromkeys(("epoch", "images", "seconds", "gpuHours"))
-        return {**unknown, **_cost(None, price)}
-    found = _point(point)
-    costs = {name: found[name] for name in ("epoch", "images", "seconds", "gpuHours")}
-    return {**costs, **_cost(point.gpu_hours, price)}
+    found = {} if point is None else _point(point)
+    costs = {name: found.get(name) for name in ("epoch", "images", "seconds", "gpuHours")}
+    return {**costs, **_cost(None if point is None else point.gpu_hours, price)}
 
 
 def _cost(gpu_hours: float | None, price: float | None) -> dict[str, float | None]:

@@ -32,7 +32,7 @@ from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
 from imagenet_operator.reconcile.policies import data_wait, job_status, reading
 from imagenet_operator.reconcile.policies.job_status import holds
-from imagenet_operator.reconcile.sample import Preparation, Sample
+from imagenet_operator.reconcile.sample import Preparation
 from imagenet_operator.reconcile.types import Event
 from imagenet_spec.curves import Epoch
 from imagenet_spec.resource import elastic_workers
@@ -165,7 +165,12 @@ def _train(view: View, status: Status) -> Bar:
     most = elastic_workers.worker_counts(view.job.spec.training)[-1]
     if training.workers is not None and training.workers < most:
         restarted.append(f"{training.workers} of {most} workers")
-    labelled = ", ".join(_labelled(sample))
+    values = {} if sample is None else sample.figures
+    labelled = ", ".join(
+        f"{item.label} {values[item.field]:{item.number.form}}"
+        for item in FIGURES
+        if item.label and item.field in values
+    )
     if finished:
         done = planned if training.epoch is None else training.epoch + 1
         return Bar(TRAIN, done, done, "epochs", is_finished=True, figures=labelled)
@@ -187,15 +192,6 @@ def _train(view: View, status: Status) -> Bar:
         parts.append(f"{100 * training.data_wait.share:.0f} % waiting for data")
     text = ", ".join([*parts, *restarted])
     return Bar(TRAIN, done, planned * batches, "batches", text, speed, figures=labelled)
-
-
-def _labelled(sample: Sample | None) -> list[str]:
-    values = {} if sample is None else sample.figures
-    return [
-        f"{item.label} {values[item.field]:{item.number.form}}"
-        for item in FIGURES
-        if item.label and item.field in values
-    ]
 
 
 def epoch_words(epoch: Epoch) -> str:
@@ -441,8 +437,10 @@ class JsonLines(Display):
         print(json.dumps(document), file=self._output, flush=True)
 
 
-def of_people() -> Display:
-    """Return bars if the standard error is a terminal, else lines."""
+def display_of(output: str) -> Display:
+    """Return JSON lines for scripts; for people bars on a terminal, else lines."""
+    if output == "json":
+        return JsonLines(sys.stdout)
     console = Console(stderr=True, highlight=False)
     if console.is_terminal:
         return Terminal(console)

@@ -211,7 +211,8 @@ def of_frameworks(gpus: int) -> Iterator[Finding]:
 def of_framework(framework: Framework, gpus: int) -> Finding:
     """Import a framework in its environment; say how many GPUs it sees."""
     name = framework.name
-    how = frameworks.how_to_install(name) or _make(framework)
+    target = framework.environment.target if framework.environment else "install"
+    how = frameworks.how_to_install(name) or f"make {target}"
     if not environments.has_framework(name):
         return Finding(Level.MISSING, name, "not installed", f"type: {how}")
     program = environments.programs(framework.environment).find(TRAIN_PROGRAM, trains=True)
@@ -234,10 +235,6 @@ def of_framework(framework: Framework, gpus: int) -> Finding:
         text += f", sees {seen} of {gpus} GPU{'' if gpus == 1 else 's'}"
         remedy = "" if int(seen) else "for jobs with `gpus`, install its build for GPUs"
     return Finding(Level.OK, name, text, remedy)
-
-
-def _make(framework: Framework) -> str:
-    return f"make {framework.environment.target}" if framework.environment else "make install"
 
 
 def libraries() -> Iterator[Finding]:

@@ -1,11 +1,12 @@
 """Manifests in files, which all commands read.
 
-Validation covers the API server and the operator: `validate`, then a dry run that builds every
-object. Problems are lines ``FILE: FIELD: what; what to write``.
+`sdk.submission` judges a document. Problems are lines ``FILE: FIELD: what; what to write``.
 """
 
 from __future__ import annotations
 
+import os
+import secrets
 import sys
 from collections.abc import Sequence
 from itertools import chain
@@ -16,10 +17,7 @@ import yaml
 
 from imagenet_operator.cli import overrides
 from imagenet_operator.cli.overrides import Override
-from imagenet_operator.sdk.submission import GENERATED as GENERATED
-from imagenet_operator.sdk.submission import PLACEHOLDER_UID as PLACEHOLDER_UID
-from imagenet_operator.sdk.submission import as_stored as as_stored
-from imagenet_operator.sdk.submission import problems as problems
+from imagenet_operator.sdk.submission import problems
 from imagenet_spec.errors import ImageNetJobError, Problem, UnreadableManifest
 from imagenet_spec.load import load
 from imagenet_spec.load import parse as parse_text
@@ -72,6 +70,19 @@ def jobs(file: str, changes: Sequence[Override] = ()) -> list[ImageNetJob]:
     if wrong:
         raise ImageNetJobError("\n".join(wrong))
     return [parse(document) for document in read]
+
+
+def replace(file: Path, text: str) -> None:
+    """Write a file at once: nobody sees a part of it."""
+    temporary = file.with_name(f".{file.name}.tmp-{secrets.token_hex(4)}")
+    try:
+        with temporary.open("w", encoding="utf-8") as output:
+            output.write(text)
+            output.flush()
+            os.fsync(output.fileno())
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def as_written(job: ImageNetJob) -> ImageNetJob:

@@ -502,8 +502,9 @@ def _training(
     }
     if precision := _precision(used, machine):
         training["precision"], reasons[*path, "precision"] = precision
+    learning_rate = 0.1 * math.sqrt(batch / 64) * (1 if weights is None else 0.1)
     training["optimizer"] = {
-        "learningRate": _learning_rate(batch, fine_tuning=weights is not None),
+        "learningRate": float(f"{learning_rate:.1g}"),
         "schedule": "cosine",
         "warmupEpochs": min(5, epochs // 10),
         "weightDecay": 0.0005,
@@ -626,11 +627,6 @@ def _precision(framework: str, machine: Machine) -> tuple[str, str] | None:
     if wanted in lacking:
         return None
     return wanted, f"{machine.gpu_type} is faster in 16 bits, with weights in float32."
-
-
-def _learning_rate(batch: int, *, fine_tuning: bool) -> float:
-    rate = 0.1 * math.sqrt(batch / 64) * (0.1 if fine_tuning else 1)
-    return float(f"{rate:.1g}")
 
 
 def _augmentation(reach: Reach, weights: Weights | None) -> tuple[dict[str, Any], str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from imagenet_operator.cli import exit_codes, files, local_resources
+from imagenet_operator.cli import exit_codes, local_resources
 from imagenet_operator.cli.arguments import Command, not_empty, path
 from imagenet_operator.cli.commented_yaml import as_text
 from imagenet_operator.cli.first_manifest import (
@@ -39,6 +39,7 @@ from imagenet_operator.clusters.local import environments
 from imagenet_operator.clusters.local.machine import find_gpus
 from imagenet_operator.manifests import arguments as program_arguments
 from imagenet_operator.manifests import preview
+from imagenet_operator.sdk import submission
 from imagenet_spec.errors import ImageNetJobError
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.names import IMAGENET_CREDENTIALS, IMAGENET_SOURCE
@@ -249,7 +250,6 @@ def _volume(source: Path) -> tuple[str, dict[str, Any], Path]:
 
 
 def _served(text: str) -> dict[str, Any]:
-    """Return the fields of a source of a file on a server, or of many in a folder."""
     folder, _, last = text.rpartition("/")
     if "{" in last:
         return {"folder": {"url": f"{folder}/", "names": [last]}}
@@ -294,7 +294,7 @@ def draft(name: str, source: Mapping[str, Any]) -> dict[str, Any]:
 
 def require_valid(source: str, document: Mapping[str, Any]) -> ImageNetJob:
     """Return a job as the operator reads it, or raise what makes it invalid."""
-    if found := files.problems(dict(document)):
+    if found := submission.problems(dict(document)):
         lines = "\n".join(f"  {problem}" for problem in found)
         raise ImageNetJobError(f"{source}: cannot be the source of a job:\n{lines}")
     return parse(dict(document))
@@ -378,7 +378,6 @@ def _own_gpus() -> tuple[int, str]:
 
 
 def _weights(given: Path | None, machine: Machine, into: Path) -> Weights | None:
-    """Return the weights to start from: the file of the option, or a cached one."""
     if given is not None:
         if not given.is_file():
             raise ImageNetJobError(f"--pretrained {given}: there is no such file")
@@ -464,7 +463,7 @@ def _train(
     """Take a few steps of a job's network with one GPU, or on CPUs."""
     (pod,) = (
         one
-        for one in preview.everything(files.as_stored(_on_one_device(job)))
+        for one in preview.everything(submission.as_stored(_on_one_device(job)))
         if one["kind"] == "Pod"
     )
     words = pod["spec"]["containers"][0]["args"]

@@ -18,17 +18,12 @@ def as_ctrl_c() -> Iterator[None]:
 
     Only in the main thread. An ignored signal stays ignored.
     """
-    former = _taken(_OTHERS, _raise)
+    former = _taken(_OTHERS, signal.default_int_handler)
     try:
         yield
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-
-
-def _raise(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt
 
 
 def _taken(

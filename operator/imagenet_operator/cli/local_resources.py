@@ -1,4 +1,4 @@
-"""The part of this machine that local runs may use: its options and checks.
+"""The part of this machine that local runs may use: its options, annotations and checks.
 
 `run` and `scale` have the same options for it, but for `--gpus`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,10 +19,11 @@ from imagenet_operator.cli.arguments import add_output, add_workdir
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local import environments, preflight
 from imagenet_operator.clusters.local.machine import Gpus, Volumes, find_gpus
-from imagenet_operator.manifests import rendezvous
+from imagenet_operator.manifests import rendezvous, volumes
 from imagenet_operator.manifests import settings as manifests
 from imagenet_operator.reconcile.types import ReconcileSettings
 from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.job import LOCAL_PATH, LOCAL_WEIGHTS
 
 
 def add_options(parser: argparse.ArgumentParser, *, gpus: bool = True) -> None:
@@ -189,6 +191,52 @@ def get_ready(jobs: Sequence[ImageNetJob], resources: LocalResources, claim: str
 def programs(job: ImageNetJob) -> environments.Programs:
     """Return the programs of a job's pods."""
     return environments.programs(environments.of_job(job), command=environments.command_of(job))
+
+
+def apply_annotations(job: ImageNetJob, file: str, resources: LocalResources) -> LocalResources:
+    """Return the resources with the folder of the images, and copy the weights to their volume.
+
+    `imagenetctl init` writes the annotations, relative to the manifest. A cluster ignores them:
+    there, claims have the images and the weights.
+    An option --volume of the source's claim precedes them.
+
+    Raises:
+        LocalError: A folder or file does not exist, or the weights cannot be copied.
+    """
+    beside = Path() if file == "-" else Path(file).resolve().parent
+    annotations, claim = job.metadata.annotations, job.spec.dataset.source.fields.claim
+    given = annotations.get(LOCAL_PATH)
+    if given and claim is not None and claim not in resources.volumes.mapped:
+        folder = (beside / given).resolve()
+        if not folder.is_dir():
+            raise LocalError(
+                f"metadata.annotations[{LOCAL_PATH}]: {folder} is not a folder; correct it, or "
+                f"name the folder with --volume {claim}=PATH"
+            )
+        resources = replace(resources, volumes=resources.volumes.with_folder(claim, folder))
+    weights, wanted = annotations.get(LOCAL_WEIGHTS), job.spec.training.model.pretrained
+    output = volumes.output_claim(job)
+    if weights and wanted is not None and output is not None:
+        _copy((beside / weights).resolve(), resources.volumes.path(output) / wanted)
+    return resources
+
+
+def _copy(source: Path, target: Path) -> None:
+    partial = target.with_name(f"{target.name}.part")
+    try:
+        given = source.stat()
+        if target.exists():
+            copied = target.stat()
+            if (copied.st_size, copied.st_mtime_ns) == (given.st_size, given.st_mtime_ns):
+                return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, partial)
+        partial.replace(target)
+    except OSError as error:
+        raise LocalError(
+            f"metadata.annotations[{LOCAL_WEIGHTS}]: cannot copy {source} to {target}: "
+            f"{error.strerror}"
+        ) from error
 
 
 def mapping(text: str) -> tuple[str, Path]:

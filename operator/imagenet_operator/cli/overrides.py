@@ -86,7 +86,6 @@ def is_source(problem: Problem, overrides: Sequence[Override]) -> bool:
 
 
 def _check_step(override: Override, place: str, parent: Any, step: str | int) -> None:
-    """Check that a value has the next step of a path."""
     if isinstance(step, str):
         if isinstance(parent, dict):
             return

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -300,6 +301,20 @@ def draw(*options: str | Path) -> str | None:
     command = [str(program), *map(str, options)]
     drawn = subprocess.run(command, capture_output=True, text=True, check=False)
     return None if drawn.returncode == 0 else drawn.stderr.strip()
+
+
+def draw_document(option: str, document: Mapping[str, Any], picture: Path) -> None:
+    """Draw a report or a comparison into the file of --plot.
+
+    Raises:
+        LocalError: It cannot be drawn.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(document, file)
+        file.flush()
+        reason = draw(option, file.name, "--output", picture)
+    if reason is not None:
+        raise LocalError(f"--plot: {reason}")
 
 
 def framework_of(model: Path) -> str:

@@ -15,6 +15,7 @@ import yaml
 from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.cli.arguments import Command, not_empty, whole
 from imagenet_operator.manifests import preview
+from imagenet_operator.sdk import submission
 from imagenet_spec.resource import ImageNetJob
 
 
@@ -55,7 +56,7 @@ def add_parser(command: Command) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the manifests of every job in the file; return the exit code."""
-    jobs = [files.as_stored(job) for job in files.jobs(arguments.file)]
+    jobs = [submission.as_stored(job) for job in files.jobs(arguments.file)]
     rendered = [
         preview.everything(
             job,
@@ -76,11 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _placeholders(job: ImageNetJob, arguments: argparse.Namespace) -> Iterator[str]:
     name = job.metadata.name
     yield f"The objects of {name}, in the order of creation."
-    if job.metadata.uid == files.PLACEHOLDER_UID:
-        uid = files.PLACEHOLDER_UID
+    if job.metadata.uid == submission.PLACEHOLDER_UID:
+        uid = submission.PLACEHOLDER_UID
         yield f"{uid} is set by the cluster; paths contain its first 8 characters."
-    if name == f"{job.metadata.generate_name}{files.GENERATED}":
-        yield f"{files.GENERATED} is chosen by the cluster."
+    if name == f"{job.metadata.generate_name}{submission.GENERATED}":
+        yield f"{submission.GENERATED} is chosen by the cluster."
     if job.spec.dataset.is_sealed:
         return
     if arguments.key == preview.PLACEHOLDER_KEY:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from typing import Any
 
 from imagenet_operator.cli import exit_codes, local_resources, places, programs, report_page
@@ -20,7 +19,6 @@ from imagenet_operator.cli.arguments import (
     not_negative,
     path,
 )
-from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.machine import Volumes
 from imagenet_operator.reconcile.policies import time_account
 from imagenet_operator.reconcile.policies.job_status import holds
@@ -88,12 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = document(job, time, arguments.price_per_gpu_hour, arguments.watts_per_gpu)
     print(json.dumps(found) if arguments.output == "json" else text(found), flush=True)
     if arguments.plot is not None:
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(found, file)
-            file.flush()
-            reason = programs.draw("--time", file.name, "--output", arguments.plot)
-        if reason is not None:
-            raise LocalError(f"--plot: {reason}")
+        programs.draw_document("--time", found, arguments.plot)
     if arguments.html is not None:
         if not places.is_local(arguments):
             contents = report_page.of_cluster(job, found)

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import secrets
 import sys
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from imagenet_operator.cli import result
+from imagenet_operator.cli import files, result
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.machine import Volumes
 from imagenet_operator.manifests import names, volumes
@@ -98,17 +96,13 @@ def of_cluster(job: ImageNetJob, account: Mapping[str, Any]) -> Contents:
 
 
 def write(contents: Contents, file: Path) -> None:
-    """Write the page; nobody sees a part of it."""
-    temporary = file.with_name(f".{file.name}.tmp-{secrets.token_hex(4)}")
+    """Write the page at once.
+
+    Raises:
+        LocalError: It cannot be written.
+    """
     try:
-        try:
-            with temporary.open("w", encoding="utf-8") as output:
-                output.write(render.page(contents))
-                output.flush()
-                os.fsync(output.fileno())
-            temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
+        files.replace(file, render.page(contents))
     except OSError as error:
         raise LocalError(f"--html {file}: cannot be written: {error.strerror}") from error
 

@@ -123,7 +123,6 @@ def interruption(end: Result) -> str:
 
 
 def _newest_checkpoint(folder: Path) -> tuple[int, int] | None:
-    """Return the epochs and batches of the newest complete checkpoint; None without any."""
     checkpoints = folder.glob(f"{EVERY_ATTEMPT}/checkpoints/*")
     found = (_CHECKPOINT.fullmatch(path.name) for path in checkpoints)
     return max(((int(item[1]), int(item[2])) for item in found if item is not None), default=None)

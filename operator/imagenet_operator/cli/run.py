@@ -16,17 +16,15 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from imagenet_operator.cli import display as displays
 from imagenet_operator.cli import (
     files,
-    local_annotations,
     local_resources,
     overrides,
     programs,
     result,
 )
 from imagenet_operator.cli.arguments import Command, add_job_file
-from imagenet_operator.cli.display import Display, JsonLines
+from imagenet_operator.cli.display import Display, JsonLines, display_of
 from imagenet_operator.cli.epoch_log import EpochLog
 from imagenet_operator.cli.interrupts import Interrupts
 from imagenet_operator.cli.local_resources import LocalResources
@@ -83,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     job = read(arguments.file, arguments.overrides)
     resources = local_resources.from_options(arguments)
     local_resources.check_mapped([job], resources)
-    resources = local_annotations.apply(job, arguments.file, resources)
+    resources = local_resources.apply_annotations(job, arguments.file, resources)
     end = execute(job, resources, display)
     if isinstance(display, JsonLines):
         display.write(result.as_json(end))
@@ -102,11 +100,6 @@ def _plot(end: result.Result) -> Path | None:
         return None
     picture = end.model / PLOT_FILE
     return picture if programs.draw(end.results, "--output", picture) is None else None
-
-
-def display_of(output: str) -> Display:
-    """Return the display of a run: text for people, json for scripts."""
-    return JsonLines(sys.stdout) if output == "json" else displays.of_people()
 
 
 def execute(job: ImageNetJob, resources: LocalResources, display: Display) -> result.Result:

@@ -12,10 +12,11 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from imagenet_operator.cli import files, local_resources, run
+from imagenet_operator.cli import local_resources, run
 from imagenet_operator.cli.arguments import Command, add_job_file
 from imagenet_operator.cli.sweep import Here, Report, Runner
 from imagenet_operator.scaling import points, variants
+from imagenet_operator.sdk import submission
 from imagenet_spec.errors import ImageNetJobError
 from imagenet_spec.resource import Manifest
 
@@ -108,7 +109,7 @@ def sweep(arguments: argparse.Namespace) -> int:
             manifest,
             _sizes(arguments, manifest),
             chosen,
-            files.problems,
+            submission.problems,
             models=arguments.networks,
             is_weak=arguments.weak,
         )
@@ -184,8 +185,6 @@ def _gpus(text: str) -> tuple[int, ...]:
 
 
 def _list_of(read: Callable[[str], Item]) -> Callable[[str], tuple[Item, ...]]:
-    """Return a type of lists, whose items `read` parses."""
-
     def items(text: str) -> tuple[Item, ...]:
         try:
             return tuple(read(part) for part in dict.fromkeys(text.split(",")))

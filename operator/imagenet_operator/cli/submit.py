@@ -12,9 +12,9 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from imagenet_operator.cli import exit_codes, files, overrides, places, run
+from imagenet_operator.cli import exit_codes, files, overrides, places
 from imagenet_operator.cli.arguments import Command, add_job_file, add_output
-from imagenet_operator.cli.display import Display, JsonLines
+from imagenet_operator.cli.display import Display, JsonLines, display_of
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.local.runner import View
 from imagenet_operator.manifests.dataset import FETCH, INDEX, PACK, SEAL
@@ -97,7 +97,7 @@ def submit(arguments: argparse.Namespace) -> int:
             said = f"{name} would be created"
         else:
             said = f"{name} is created"
-        display = run.display_of(arguments.output)
+        display = display_of(arguments.output)
         display.say(said)
         _print(found, display, name)
         if arguments.dry_run or not arguments.follow:

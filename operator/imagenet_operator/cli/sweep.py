@@ -7,14 +7,14 @@ table is written after each point, so an interrupted sweep has one too.
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from imagenet_operator.cli import local_resources, programs, result, run
+from imagenet_operator.cli import files, local_resources, programs, result, run
+from imagenet_operator.cli.display import display_of
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_operator.clusters.local.state import JobFolder
@@ -99,7 +99,7 @@ class Here:
             # A program of the user's own may leave no speed.
             if measured.images_per_second is not None or not is_lost:
                 return Outcome(point, measured, is_old=True)
-        end = run.execute(job, self._resources, run.display_of(self._output))
+        end = run.execute(job, self._resources, display_of(self._output))
         return Outcome(
             point,
             measured=_measured(point, end) if end.succeeded else None,
@@ -122,8 +122,8 @@ def _measured(point: Point, end: result.Result) -> Measured:
     assert training is not None
     # The files of the model, which result.json names.
     named = [end.model / name for name in (end.training.get("model") or {}).values()]
-    files = [
-        file
+    sizes = [
+        file.stat().st_size
         for path in named
         for file in ([path] if path.is_file() else path.rglob("*"))
         if file.is_file()
@@ -133,7 +133,7 @@ def _measured(point: Point, end: result.Result) -> Measured:
         training.clock.seconds,
         end.training.get("train", {}).get("imagesPerSecond"),
         (end.training.get("validation") or {}).get("top1"),
-        sum(file.stat().st_size for file in files) or None,
+        sum(sizes) or None,
     )
 
 
@@ -164,11 +164,10 @@ class Report:
         if outcome.measured is not None:
             measured = [item.measured for item in self._done if item.measured is not None]
             self._rows = rows(measured, self._fewest)
-            _write(self._path("csv"), table.as_csv(self._rows))
-            _write(self._path("md"), table.as_markdown(self._rows))
+            self._write("csv", table.as_csv(self._rows))
+            self._write("md", table.as_markdown(self._rows))
 
     def conclude(self, remedy: Callable[[Sequence[str]], str]) -> int:
-        """Show the table and draw the plot; return the exit code."""
         if self._rows and not self._json:
             print(table.as_text(self._rows), flush=True)
         plot = self._plot() if self._rows else None
@@ -196,6 +195,17 @@ class Report:
                 self.say("interrupted; run the same command again to resume")
         return result.EXIT_CODES[end]
 
+    def _write(self, ending: str, text: str) -> None:
+        path = self._path(ending)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.replace(path, text)
+        except OSError as error:
+            raise LocalError(
+                f"cannot write {path}: {error.strerror}; free space there, or name another working "
+                "directory with --workdir"
+            ) from error
+
     def _path(self, ending: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}.{ending}")
 
@@ -210,16 +220,3 @@ class Report:
             return picture
         self.say(f"no plot: {reason}")
         return None
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.tmp-{secrets.token_hex(4)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.rename(path)
-    except OSError as error:
-        raise LocalError(
-            f"cannot write {path}: {error.strerror}; free space there, or name another working "
-            "directory with --workdir"
-        ) from error

@@ -18,6 +18,7 @@ from typing import get_args
 
 from imagenet_operator.cli import exit_codes, files
 from imagenet_operator.cli.arguments import Command, add_output, not_empty
+from imagenet_operator.sdk import submission
 from imagenet_spec.errors import Problem, UnreadableManifest
 from imagenet_spec.resource import (
     ImageNetJob,
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             reports[name], jobs[name] = [[Problem("", error.message, None, "document")]], {}
             continue
         report = reports[name] = [
-            files.problems(document, arguments.template_profile) for document in documents
+            submission.problems(document, arguments.template_profile) for document in documents
         ]
         checked = enumerate(zip(documents, report, strict=True), start=1)
         jobs[name] = {number: parse(document) for number, (document, found) in checked if not found}

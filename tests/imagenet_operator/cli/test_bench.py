@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from imagenet_operator.cli import files
 from imagenet_operator.cli.bench import RUNS, Speeds, explain, job_name, job_of, judge
 from imagenet_operator.cli.result import Result
 from imagenet_operator.reconcile.policies import data_wait
+from imagenet_operator.sdk import submission
 from imagenet_spec.resource import ImageNetJob
 from imagenet_spec.resource.fields import JOB_NAME_MAXIMUM
 from support import job_table, stand_ins
@@ -179,7 +179,7 @@ def test_a_run_is_the_job_with_few_batches_on_the_shared_dataset(
     training = job["spec"]["training"]
     assert training["extraArgs"] == ["--seed", "1", *options, "--max-batches", "7"]
     assert job["spec"]["dataset"]["volume"] == {"claimName": "digits-dataset"}
-    assert files.problems(job) == []
+    assert submission.problems(job) == []
     assert manifest["spec"]["training"]["extraArgs"] == ["--seed", "1"]
 
 

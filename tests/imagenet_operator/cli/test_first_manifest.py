@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from imagenet_operator.cli import files
 from imagenet_operator.cli.commented_yaml import as_text
 from imagenet_operator.cli.first_manifest import (
     First,
@@ -18,6 +17,7 @@ from imagenet_operator.cli.first_manifest import (
     job_name,
     weights_of,
 )
+from imagenet_operator.sdk import submission
 from imagenet_spec.errors import ImageNetJobError
 from imagenet_spec.frameworks import FRAMEWORKS
 from imagenet_spec.resource.fields import JOB_NAME_MAXIMUM
@@ -55,7 +55,7 @@ WEIGHTS = Weights("resnet18.pth", Path("/w/resnet18.pth"), "../w/resnet18.pth", 
 def first(survey: Survey, machine: Machine, **given: Any) -> First:
     """The decision, whose manifest must be valid."""
     found = decide(survey, machine, name="photos", source=SOURCE, **given)
-    assert files.problems(found.manifest) == []
+    assert submission.problems(found.manifest) == []
     return found
 
 

@@ -14,6 +14,7 @@ import yaml
 
 from imagenet_operator.cli import files, init
 from imagenet_operator.cli.main import main
+from imagenet_operator.sdk import submission
 from imagenet_spec.resource.job import LOCAL_PATH
 from support import pictures
 from support.file_server import FileServer
@@ -37,7 +38,7 @@ PHOTOGRAPHS = {
 def manifest_of(file: Path) -> dict[str, Any]:
     """The manifest in a file, which must be valid."""
     (document,) = files.documents(str(file))
-    assert files.problems(document) == []
+    assert submission.problems(document) == []
     return document
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.cli import local_annotations, local_resources
+from imagenet_operator.cli import local_resources
 from imagenet_operator.cli.local_resources import LocalResources
 from imagenet_operator.clusters.interface import LocalError
 from imagenet_spec.resource import ImageNetJob
@@ -53,7 +53,7 @@ def manifest(tmp_path: Path) -> Path:
 
 
 def test_images_are_relative_to_the_manifest(tmp_path: Path, manifest: Path) -> None:
-    found = local_annotations.apply(
+    found = local_resources.apply_annotations(
         job({LOCAL_PATH: "../photos"}), str(manifest), resources(tmp_path)
     )
     assert found.volumes.folder("photos-images") == tmp_path / "photos"
@@ -61,7 +61,7 @@ def test_images_are_relative_to_the_manifest(tmp_path: Path, manifest: Path) -> 
 
 def test_volume_precedes(tmp_path: Path, manifest: Path) -> None:
     given = resources(tmp_path, "--volume", f"photos-images={tmp_path / 'others'}")
-    found = local_annotations.apply(job({LOCAL_PATH: "../photos"}), str(manifest), given)
+    found = local_resources.apply_annotations(job({LOCAL_PATH: "../photos"}), str(manifest), given)
     assert found.volumes.folder("photos-images") == tmp_path / "others"
 
 
@@ -71,7 +71,7 @@ def test_weights_are_copied_to_the_volume_of_the_results(tmp_path: Path, manifes
     copied = given.volumes.path("photos-dataset") / "pretrained" / "weights.pth"
     for content in (b"weights", b"changed"):
         (tmp_path / "weights.pth").write_bytes(content)
-        local_annotations.apply(wanted, str(manifest), given)
+        local_resources.apply_annotations(wanted, str(manifest), given)
         assert copied.read_bytes() == content
 
 
@@ -90,6 +90,8 @@ def test_what_is_missing_is_named(
     facts: tuple[str, ...],
 ) -> None:
     with pytest.raises(LocalError) as error:
-        local_annotations.apply(job(annotations, **model), str(manifest), resources(tmp_path))
+        local_resources.apply_annotations(
+            job(annotations, **model), str(manifest), resources(tmp_path)
+        )
     for fact in facts:
         assert fact in str(error.value)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.cli import files
 from imagenet_operator.cli.sweep import Outcome
 from imagenet_operator.cli.sweep_on_cluster import OnCluster
 from imagenet_operator.clusters.interface import ClusterError
@@ -17,6 +16,7 @@ from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.points import Point
 from imagenet_operator.scaling.table import Measured
+from imagenet_operator.sdk import submission
 from imagenet_spec.errors import ImageNetJobError
 from support import job_table
 from support.api_requests import Refusal, Request
@@ -48,7 +48,7 @@ def manifest(**changes: Any) -> Manifest:
 def sweep(**changes: Any) -> tuple[Point, ...]:
     chosen = [variants.read("parameterServer")]
     wanted = points.sizes_of_workers((1, 2))
-    return points.sweep(manifest(**changes), wanted, chosen, files.problems).points
+    return points.sweep(manifest(**changes), wanted, chosen, submission.problems).points
 
 
 class SweepRunner:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.cli import files
 from imagenet_operator.clusters.local import pods, preflight
 from imagenet_operator.manifests import preview, rendezvous
 from imagenet_operator.manifests.settings import DEFAULTS
 from imagenet_operator.scaling import variants
+from imagenet_operator.sdk import submission
 from imagenet_spec.load import load
 from imagenet_spec.validate import parse
 from support import loopback
@@ -32,7 +32,7 @@ RENDEZVOUS = ("own-image-r2-rendezvous-0", "own-image-r2")
 
 def members() -> list[Manifest]:
     (document,) = load(EXAMPLE)
-    job = files.as_stored(parse(document))
+    job = submission.as_stored(parse(document))
     built = preview.everything(job, status=preview.placeholder_status(job, KEY), attempt=2)
     return [item for item in built if item["kind"] == "Pod"]
 
@@ -157,6 +157,6 @@ def variables_by(strategy: str) -> set[str]:
     (document,) = load(EXAMPLE)
     changed = variants.applied(variants.read(strategy), document)
     changed["spec"]["training"]["workers"]["replicas"] = 1
-    built = preview.everything(files.as_stored(parse(changed)))
+    built = preview.everything(submission.as_stored(parse(changed)))
     (worker,) = (item for item in built if item["metadata"]["name"].endswith("-worker-0"))
     return {item["name"] for item in worker["spec"]["containers"][0]["env"]}

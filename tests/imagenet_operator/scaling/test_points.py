@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagenet_operator.cli import files
 from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.points import InvalidSweep, PointStatus, Size, Sweep, point_status
+from imagenet_operator.sdk import submission
 from imagenet_spec.errors import Problem
 from imagenet_spec.resource import ImageNetJob
 from imagenet_spec.resource.fields import DNS_LABEL, JOB_NAME_MAXIMUM
@@ -36,7 +36,7 @@ def plan(
 ) -> Sweep:
     manifest = job_table.manifest() if manifest is None else manifest
     return points.sweep(
-        manifest, points.sizes_of_workers(workers), chosen or (SERVERS,), files.problems
+        manifest, points.sizes_of_workers(workers), chosen or (SERVERS,), submission.problems
     )
 
 
@@ -46,7 +46,7 @@ def of_networks(*names: str, workers: tuple[int, ...]) -> Sweep:
         job_table.manifest(),
         points.sizes_of_workers(workers),
         [SERVERS],
-        files.problems,
+        submission.problems,
         models=chosen,
     )
 
@@ -117,7 +117,7 @@ def test_points_are_kept_until_they_are_read() -> None:
 def test_weak_scaling_keeps_the_batch_of_a_worker() -> None:
     manifest = job_table.manifest(training={"workers": {"replicas": 4}})
     found = points.sweep(
-        manifest, points.sizes_of_workers((1, 2, 8)), [SERVERS], files.problems, is_weak=True
+        manifest, points.sizes_of_workers((1, 2, 8)), [SERVERS], submission.problems, is_weak=True
     )
     assert [job.spec.training.batch_size for job in jobs(found)] == [128, 256, 1024]
     assert found.points[0].name == "digits-w1-parameter-server-weak"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.cli import files
 from imagenet_operator.scaling import points, variants
 from imagenet_operator.scaling.points import InvalidSweep, Size, Sweep
+from imagenet_operator.sdk import submission
 from imagenet_spec.validate import parse
 from support import job_table
 from support.sentences import assert_says
@@ -23,7 +23,9 @@ def plan(
 ) -> Sweep:
     variant = variants.own(manifest) if strategy is None else variants.read(strategy)
     read = [variants.read_network(name) for name in models]
-    return points.sweep(manifest, wanted, [variant], files.problems, models=read, is_weak=is_weak)
+    return points.sweep(
+        manifest, wanted, [variant], submission.problems, models=read, is_weak=is_weak
+    )
 
 
 def placed(found: Sweep) -> list[tuple[int, int, int]]:

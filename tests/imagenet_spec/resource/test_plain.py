@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagenet_operator.cli import files
+from imagenet_operator.sdk import submission
 from imagenet_spec.load import faults
 from imagenet_spec.validate import validate
 from support import job_table
@@ -83,7 +83,7 @@ FAULTS: list[tuple[object, str | None, tuple[str, ...]]] = [
 def test_what_no_json_has_is_one_problem_with_its_field(
     path: str, value: object, below: str | None, facts: tuple[str, ...]
 ) -> None:
-    (problem,) = files.problems(changed(path, value))
+    (problem,) = submission.problems(changed(path, value))
 
     if below is None:
         assert problem.path.startswith(path)
@@ -105,13 +105,13 @@ def test_what_is_repeated_is_no_fault() -> None:
     """An alias beside what it names is written out, as `kubectl apply` does."""
     labels = {"team": "vision"}
     document = changed(TEMPLATE, {"metadata": {"labels": labels, "annotations": labels}})
-    assert files.problems(document) == []
+    assert submission.problems(document) == []
 
 
 def test_keys_that_json_writes_as_text_are_text() -> None:
     """As with `kubectl apply`: a port or a year needs no quotes."""
     labels = {8080: "a", 1.5: "b", True: "c"}
-    assert files.problems(changed(TEMPLATE, {"metadata": {"annotations": labels}})) == []
+    assert submission.problems(changed(TEMPLATE, {"metadata": {"annotations": labels}})) == []
 
 
 def test_numbers_may_be_as_large_as_a_double() -> None:
@@ -159,7 +159,7 @@ def test_whatever_yaml_gives_there_is_a_verdict(values: dict[str, str]) -> None:
     """With PyYAML's own loader, which is the loosest that a caller may bring."""
     # An anchor may be set once.
     lines = [f"{name}: {text.replace('here', name)}" for name, text in values.items()]
-    found = files.problems(yaml.safe_load("\n".join(["&document", *lines])))
+    found = submission.problems(yaml.safe_load("\n".join(["&document", *lines])))
     assert found
     for problem in found:
         assert "\n" not in str(problem)

@@ -310,7 +310,6 @@ def _overlaid(found: Sequence[tuple[str, JobView]]) -> tuple[list[Chart], dict[s
 
 
 def _values(chart: Chart) -> str:
-    """Return the table of a chart of several jobs: a row for each epoch."""
     by_job = [
         {point.place[1]: point.value for point in series.points if point.is_kept}
         for series in chart.series
@@ -445,7 +444,6 @@ def _kind(job: ImageNetJob) -> str:
 
 
 def _figures(job: ImageNetJob) -> dict[str, str]:
-    """Return the present figures of a job as HTML; empty if they are unknown."""
     training, status = job.status.training, job.status
     accuracy = None if training is None else training.accuracy
     top1 = None if accuracy is None else accuracy.validation
@@ -462,7 +460,6 @@ def _figures(job: ImageNetJob) -> dict[str, str]:
 
 
 def _progress(job: ImageNetJob) -> str:
-    """Return the finished epochs of a job with a bar."""
     training = job.status.training
     finished = "" if training is None else training.finished_epochs or ""
     done, _, planned = finished.partition("/")

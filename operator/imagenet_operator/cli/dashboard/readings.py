@@ -154,7 +154,8 @@ class Readings:
         try:
             async with self._slots:
                 begin = time.monotonic()
-                value = await _on_shared_loop(read(former.value))
+                work = asyncio.wait_for(read(former.value), _LONGEST_SECONDS)
+                value = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop()))
                 at = now
         except TimeoutError:
             trouble = Trouble(since, f"no answer within {_LONGEST_SECONDS:g} seconds")
@@ -225,13 +226,3 @@ def _runs(table: Any) -> list[Run]:
         if (event := from_line(json.dumps(known))) is not None:
             by_attempt.setdefault(known["attempt"], []).append(event)
     return [run for events in by_attempt.values() for run in runs_of(events)]
-
-
-async def _on_shared_loop(work: Coroutine[Any, Any, Value]) -> Value:
-    """Return the result of a coroutine that runs where clients do, in bounded time."""
-
-    async def limited() -> Value:
-        async with asyncio.timeout(_LONGEST_SECONDS):
-            return await work
-
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(limited(), loop()))
