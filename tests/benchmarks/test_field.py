@@ -65,6 +65,7 @@ def test_the_field_reads_the_images_of_the_records(tmp_path: Path) -> None:
     assert sorted(written) == sorted(stored)
 
 
+@pytest.mark.costly
 def test_our_copies_are_those_of_the_photographs(bench: Path) -> None:
     photographs = make_photographs(bench, IMAGES)
     steps = field._copied_by_ours(photographs)

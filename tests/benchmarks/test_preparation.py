@@ -87,6 +87,7 @@ def test_the_codecs_are_compared_by_sampling(
         assert min(times) > 0
 
 
+@pytest.mark.costly
 def test_im2rec_s_calls_make_what_im2rec_makes(bench: Path) -> None:
     photographs = make_photographs(bench, 8)
     tool = Im2Rec(photographs, 64, real_time=False)
@@ -133,6 +134,7 @@ def test_an_opencv_that_cannot_be_installed_is_left_out(
     assert steps == ["venv", "pip", "import cv2; print(cv2.__version__)"]
 
 
+@pytest.mark.costly
 def test_the_number_of_images_is_an_option(
     bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

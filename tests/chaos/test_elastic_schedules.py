@@ -46,6 +46,7 @@ def forgets_the_least_number(patch: Patch) -> None:
     patch.setattr(elastic_workers, "worker_counts", lambda training: (1, 2, 3, 4))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("bug", "kinds"),
     [

@@ -154,6 +154,7 @@ def test_a_job_that_fails_is_explained_and_deleted(cluster: UserCluster) -> None
     assert cluster.server.get(objects.JOB.name, JOB) is None
 
 
+@pytest.mark.costly
 def test_a_job_that_never_ends_is_explained_and_deleted(cluster: UserCluster) -> None:
     process = start(cluster, seconds=1)
     output, _ = process.communicate()

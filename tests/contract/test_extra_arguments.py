@@ -105,6 +105,7 @@ def worker_arguments(job: ImageNetJob) -> list[str]:
     )
 
 
+@pytest.mark.costly
 @given(document=manifests())
 @settings(max_examples=300)
 def test_the_program_takes_what_validate_passes(document: dict[str, Any]) -> None:

@@ -65,6 +65,7 @@ def test_all_parts_are_registered(copy: tuple[Path, dict[str, str]]) -> None:
     run(folder, environment, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", contract)
 
 
+@pytest.mark.costly
 def test_it_trains_on_images_of_a_server(copy: tuple[Path, dict[str, str]]) -> None:
     folder, environment = copy
     archive = (folder / "work" / "digits.tar").read_bytes()

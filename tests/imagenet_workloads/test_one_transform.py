@@ -68,6 +68,7 @@ def write_result(folder: Path, inputs: Inputs) -> None:
     (folder / "result.json").write_text(json.dumps({"model": model, "inputs": inputs.document()}))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("codec", "enough"),
     [

@@ -50,6 +50,7 @@ def bench(workplace: Workplace, *options: str) -> Finished:
     ).finish()
 
 
+@pytest.mark.costly
 def test_the_slower_part_is_named(workplace: Workplace) -> None:
     finished = bench(workplace)
 
@@ -87,6 +88,7 @@ def test_a_program_of_the_user_is_refused(workplace: Workplace) -> None:
     assert workplace.started() == []
 
 
+@pytest.mark.costly
 def test_real_programs_are_measured(tmp_path: Path) -> None:
     manifest = tmp_path / "tiny.yaml"
     manifest.write_text(yaml.safe_dump(TINY))

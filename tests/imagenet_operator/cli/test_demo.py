@@ -50,6 +50,7 @@ def test_the_demo_shows_its_commands_the_model_and_what_to_type_next(place: Work
     assert "pip install matplotlib" in plot
 
 
+@pytest.mark.costly
 def test_the_manifest_may_be_edited_and_the_demo_run_again(place: Workplace) -> None:
     assert place.start("demo", "--workdir", "work").finish().code == 0
     manifest = place.workdir / "digits.yaml"

@@ -161,6 +161,7 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--overwrite"]) == 0
 
 
+@pytest.mark.costly
 def test_a_tar_is_measured_and_run_finds_it(tmp_path: Path) -> None:
     archive = tmp_path / "photos.tar"
     collection = pictures.collection({"cat": 60, "dog": 60, "fox": 60})

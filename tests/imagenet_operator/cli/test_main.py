@@ -251,6 +251,7 @@ def test_predict_takes_the_newest_result(workplace: Workplace) -> None:
     assert model == str((workplace.workdir / "jobs" / "digits" / "model").resolve())
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("output", ["text", "csv"])
 def test_predict_takes_the_model_of_a_job(workplace: Workplace, output: str) -> None:
     prediction(workplace, 0)

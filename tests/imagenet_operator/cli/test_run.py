@@ -108,6 +108,7 @@ def test_a_resumed_run_shows_the_epochs_of_earlier_attempts(workplace: Workplace
     assert second.errors.count(epoch) == 2
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("is_drawn", [True, False])
 def test_a_run_that_succeeded_has_a_plot(workplace: Workplace, is_drawn: bool) -> None:
     program = workplace.program("plot")
@@ -144,6 +145,7 @@ def test_a_rerun_is_a_new_job_on_the_same_dataset(workplace: Workplace) -> None:
     assert set(WORKERS) <= set(workplace.pods()[before:])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("policy", ["None", "Running", "All"])
 def test_a_run_ends_whatever_is_kept_of_the_job(workplace: Workplace, policy: str) -> None:
     limits = {"ttlSecondsAfterFinished": 0, "retentionPolicy": "Delete", "cleanPodPolicy": policy}
@@ -218,6 +220,7 @@ def test_the_speed_of_test_io_is_a_result(workplace: Workplace) -> None:
     assert (finished.result["model"], finished.result["imagesPerSecond"]) == (None, 500.0)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("role", ["scheduler", "server", "worker"])
 def test_a_killed_member_restarts_the_gang(workplace: Workplace, role: str) -> None:
     workplace.behaviour = {"worker@0": "hold"}
@@ -234,6 +237,7 @@ def test_a_killed_member_restarts_the_gang(workplace: Workplace, role: str) -> N
     assert finished.result["model"]["folder"].endswith("/attempts/r1")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_leaves_nothing_and_goes_on_later(
     workplace: Workplace, number: signal.Signals

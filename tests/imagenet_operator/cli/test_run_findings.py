@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from support.planted_copies import planted_tree
@@ -21,6 +22,7 @@ def run(manifest: Path, workdir: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.costly
 def test_the_findings_are_one_warning_of_a_job_that_trains(tmp_path: Path) -> None:
     example = yaml.safe_load((REPOSITORY / "examples" / "digits-single.yaml").read_text())
     del example["spec"]["dataset"]["validation"]

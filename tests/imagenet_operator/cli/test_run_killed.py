@@ -50,6 +50,7 @@ def job(tmp_path: Path) -> WholeJob:
     return WholeJob(tmp_path / "work", MANIFEST)
 
 
+@pytest.mark.costly
 def test_a_gang_survives_the_loss_of_any_member(job: WholeJob) -> None:
     """One member of each role in turn, each after its attempt has got somewhere."""
     with job.running() as process:
@@ -80,6 +81,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(job: WholeJob) -> None:
     assert result["dataset"]["folder"].startswith(str(job.workdir))
 
 
+@pytest.mark.costly
 def test_a_new_job_goes_on_as_the_message_of_a_failed_one_says(tmp_path: Path) -> None:
     """The worker is killed, so the message is all of the operator's knowledge."""
     failing = copy.deepcopy(MANIFEST)

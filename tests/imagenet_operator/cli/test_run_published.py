@@ -93,6 +93,7 @@ def test_a_job_publishes_its_dataset(server: S3Server, tmp_path: Path) -> None:
         assert published[path.name] == path.read_bytes()
 
 
+@pytest.mark.costly
 def test_a_job_uploads_its_model_with_the_keys_of_a_later_run(
     server: S3Server, tmp_path: Path
 ) -> None:

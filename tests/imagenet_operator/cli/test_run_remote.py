@@ -99,6 +99,7 @@ def cifar(images: int) -> bytes:
     return gzip.compress(tar({**files, "cifar-10-batches-bin/batches.meta.txt": classes}))
 
 
+@pytest.mark.costly
 def test_cifar_10_is_fetched_once_and_trained_twice(tmp_path: Path) -> None:
     manifest = yaml.safe_load((REPOSITORY / "examples" / "cifar10.yaml").read_text())
     (file,) = manifest["spec"]["dataset"]["source"]["http"]["files"]

@@ -167,6 +167,7 @@ def test_a_finished_point_of_test_io_has_the_speed_of_reading_and_is_not_run_aga
     assert [line["images_per_second"] for line in written(workplace)] == ["500.0"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_sweep_that_was_cut_short_goes_on(workplace: Workplace, number: signal.Signals) -> None:
     scale(workplace, "--workers", "1")
@@ -294,6 +295,7 @@ def test_without_the_plot_there_is_still_the_table(
     assert "parameterServer" in finished.output
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_an_interrupted_plot_does_not_hide_the_table(

@@ -133,6 +133,7 @@ def a_thousand_members(ports: Mapping[str, int]) -> dict[str, Target]:
     }
 
 
+@pytest.mark.costly
 @asynchronous
 async def test_a_thousand_members_of_all_kinds_do_not_block_the_loop(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]

@@ -296,6 +296,7 @@ TEMPLATES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.costly
 @given(template=TEMPLATES)
 @settings(max_examples=400)
 def test_no_template_takes_away_what_is_the_operators(template: Manifest) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from imagenet_operator.reconcile.types import ReconcileSettings
 from support.job_stories import (
     condition_of,
@@ -244,6 +246,7 @@ def test_it_grows_to_what_fits() -> None:
     assert said(cluster, "Grown") == ["Grown to 3 of 4 workers"]
 
 
+@pytest.mark.costly
 def test_room_that_is_gone_again_makes_no_further_growth_within_the_limit() -> None:
     cluster = shrunk(changes=2)
     cluster.recover("b")
@@ -259,6 +262,7 @@ def test_room_that_is_gone_again_makes_no_further_growth_within_the_limit() -> N
     assert workers(cluster) == 4
 
 
+@pytest.mark.costly
 def test_a_job_whose_capacity_is_doubtful_does_not_grow_for_an_hour() -> None:
     cluster = make({"a": 4, "b": 2})
     bind = cluster.bind

@@ -139,6 +139,7 @@ def trained(**run_policy: Any) -> SimulatedCluster:
     return cluster
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("backoff_limit", "waits"), [(1, True), (0, False)])
 def test_a_job_that_has_trained_waits_for_a_missing_image_while_it_has_restarts_left(
     backoff_limit: int, waits: bool

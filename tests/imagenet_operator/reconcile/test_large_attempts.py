@@ -41,6 +41,7 @@ def every_other_succeeds(attempt: LargeAttempt) -> None:
         attempt.end(f"worker-{index}", code=0, message="{" + "x" * 4000)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("workers", "servers", "happen"),
     [

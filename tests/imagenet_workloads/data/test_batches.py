@@ -153,6 +153,7 @@ def test_workers_train_what_is_left_each_image_once(
         assert sorted(labels(list(together))) == sorted(expected)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("by", [THREADS, PROCESSES])
 def test_augmentation_is_the_same_for_any_number_of_workers_and_decoders(
     records: Records, by: str

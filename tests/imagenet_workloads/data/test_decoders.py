@@ -111,6 +111,7 @@ def test_decoders_end_with_the_process_that_trains(
 
 
 # It still trains when the test looks for its decoders.
+@pytest.mark.costly
 @pytest.mark.parametrize(("epochs", "code"), [(8, 0), (1000, TERMINATED)])
 def test_a_training_leaves_no_decoder(epochs: int, code: int, tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", 64, 16)

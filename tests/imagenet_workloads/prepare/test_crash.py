@@ -133,6 +133,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     assert contents(dataset) == expected
 
 
+@pytest.mark.costly
 def test_runs_at_the_same_time_end_in_one_dataset(
     source: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:

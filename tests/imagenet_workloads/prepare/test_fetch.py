@@ -164,6 +164,7 @@ def test_a_kill_at_any_byte_costs_at_most_the_blocks_in_flight(
     assert len(names(cache)) == 2, "no temporary file is left"
 
 
+@pytest.mark.costly
 def test_a_kill_between_two_changes_of_the_volume_fetches_no_block_again(
     server: FileServer, cache: Path
 ) -> None:

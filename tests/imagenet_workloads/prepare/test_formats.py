@@ -196,6 +196,7 @@ def test_seal_sets_a_damaged_shard_aside(
     assert seal.main(common) == 0
 
 
+@pytest.mark.costly
 def test_a_kill_while_packing_leaves_only_whole_files(tmp_path: Path) -> None:
     source, data = write_tar_of_tars(tmp_path / "x.tar", IMAGES), tmp_path / "data"
     options = ("--shards", "1", *TF_RECORD)

@@ -84,6 +84,7 @@ def test_index_takes_at_most_32_bytes_an_image(
     assert (peaks[200_000] - peaks[20_000]) / 180_000 <= 32
 
 
+@pytest.mark.costly
 def test_pack_takes_the_same_for_ten_times_the_images(tmp_path: Path) -> None:
     peaks = {}
     image = jpeg(0, 100, 100)

@@ -8,6 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from imagenet_operator.cli import local_resources
 from imagenet_operator.clusters.local import pods, preflight
 from imagenet_operator.clusters.local.cluster import LocalCluster
@@ -61,6 +63,7 @@ def decoders_of(pod: str, folder: Path) -> list[int]:
     ]
 
 
+@pytest.mark.costly
 def test_a_suspended_training_leaves_no_decoder(tmp_path: Path) -> None:
     job = ImageNetJob.model_validate(MANIFEST)
     settings = local_resources.settings(9090)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import mxnet as mx
+import pytest
 
 from support.tiny_dataset import write_dataset
 from support.training_cluster import train
@@ -18,6 +19,7 @@ def split(folder: Path) -> tuple[Path, Path]:
     return folder / "train", folder / "validation"
 
 
+@pytest.mark.costly
 def test_folders_of_records_are_trained_into_a_model_of_a_new_folder(tmp_path: Path) -> None:
     training, validation = split(tmp_path)
     model = tmp_path / "model" / "of today" / "lenet"

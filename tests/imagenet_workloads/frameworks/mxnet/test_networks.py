@@ -60,6 +60,7 @@ def test_networks_have_their_known_size(
     assert symbol.list_outputs() == ["softmax_output"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("network", "layers", "shape"),
     [

@@ -17,6 +17,7 @@ from support.tiny_dataset import write_dataset, write_shard
 from support.training_cluster import TrainingCluster, result, train
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("kv_store", "workers", "batch", "runs"),
     # Where the servers have the momentum, a training cannot go on as if never interrupted.
@@ -45,6 +46,7 @@ def test_evaluation_and_batch_norm_are_those_of_one_process(tmp_path: Path) -> N
     training.check()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("kv_store", "more"), [("dist_async", []), ("dist_sync", ["--gc-type", "2bit"])]
 )
@@ -157,6 +159,7 @@ def check_metrics(cluster: TrainingCluster, *workers: str) -> None:
             assert absent == []
 
 
+@pytest.mark.costly
 def test_sigterm_to_one_worker_saves_and_the_next_attempt_goes_on(tmp_path: Path) -> None:
     data = write_dataset(tmp_path / "data", train=400, validation=30, shards=3)
     output = tmp_path / "out"

@@ -69,6 +69,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> RecordFiles:
     return join([(record, index)], folder / "joined.idx")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("accumulation_steps", "first"), [(1, 0), (3, 2)])
 def test_epochs_leave_no_batches_behind(
     files: RecordFiles, accumulation_steps: int, first: int

@@ -66,6 +66,7 @@ def job() -> dict[str, str]:
     }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("optimizer", "weight", "imports"), [("", 2.0, False), (OPTIMIZER, 0.5, True)]
 )
@@ -174,6 +175,7 @@ print("weight:", network.weight.data().asnumpy().tolist())
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kv_store", ["dist_sync", "dist_async"])
 def test_gluon_s_trainer_updates_the_weights_on_the_servers(tmp_path: Path, kv_store: str) -> None:
     program = [sys.executable, "-c", GLUON.format(kv_store=kv_store)]
@@ -201,6 +203,7 @@ store._barrier()
 """
 
 
+@pytest.mark.costly
 def test_a_server_that_refuses_all_of_python_s_commands_obeys_ps_lite_s(tmp_path: Path) -> None:
     """The setting of the compression is a command too, which C++ obeys."""
     with TrainingCluster(

@@ -267,6 +267,7 @@ def test_a_checkpoint_that_may_not_be_so_large_finds_no_room(tmp_path: Path) -> 
     limits.check_refused_checkpoints(tmp_path, "MXNet")
 
 
+@pytest.mark.costly
 def test_a_real_lack_of_memory_ends_with_what_to_change(tmp_path: Path) -> None:
     advice = limits.advice_without_memory(tmp_path, "MXNet")
     assert_says(advice, limits.LACKS_MEMORY, "MXNET_BACKWARD_DO_MIRROR=1", "slower")

@@ -42,6 +42,7 @@ def test_lists_each_name_once_whatever_the_order_of_the_file_system(
     assert (listings[0] == expected) is (count < 10_000)
 
 
+@pytest.mark.costly
 def test_a_folder_of_many_times_the_images_takes_few_bytes_more_for_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -320,6 +320,7 @@ def test_requests_and_bytes_are_reported(server: FileServer, tmp_path: Path) -> 
     assert reported[-1] == (1, images[0].size + 512)
 
 
+@pytest.mark.costly
 def test_more_requests_than_allowed_are_refused_before_they_are_sent(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,7 @@ def opened(folder: Path) -> list[str]:
     return sorted(path.name for path in paths if path.parent == folder)
 
 
+@pytest.mark.costly
 def test_more_archives_may_be_prepared_than_a_process_may_open(tmp_path: Path) -> None:
     content = {
         f"/n{number:02}.tar": tar({f"{one}.jpg": jpeg(number + one) for one in range(2)})

@@ -213,6 +213,7 @@ def test_pack_needs_the_records_of_the_plan(
     assert expected[how] in error
 
 
+@pytest.mark.costly
 def test_a_kill_at_any_moment_leaves_the_same_bytes(tmp_path: Path) -> None:
     source = sealed(tmp_path)
     options = ("--prepared", source, "--shards", "2", "--resize", "16")
