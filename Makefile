@@ -27,7 +27,7 @@ TYPED := spec/imagenet_spec operator/imagenet_operator operator/imagenetjob \
 # One process more than two cores, because some tests wait.
 PYTEST_OPTIONS ?= -n 3 --dist worksteal --durations=20
 # ONE_IN=16 PART=1 runs a sixteenth of the tests of the strategies, or of those marked `costly`, and
-# half of the other stories on kind.
+# a quarter of the other stories on kind.
 SOME = $(if $(ONE_IN),--one-in $(ONE_IN) --part $(or $(PART),0))
 SOME_COSTLY = $(if $(ONE_IN),--costly-one-in $(ONE_IN) --part $(or $(PART),0))
 STRATEGY_ENVIRONMENTS := $(foreach name,horovod tensorflow pytorch,.venv-$(name)/.installed)
@@ -289,7 +289,7 @@ test-r: install-r ## Run the jobs of examples/r with R on this machine (needs R)
 	$(BIN)/pytest -n 0 tests/with_r
 
 test-kind: $(INSTALLED) .venv-home/.installed $(HELM) $(GO) ## Run the stories on a temporary kind cluster (needs Docker)
-	$(BIN)/python tests/kind/run.py test $(if $(ONE_IN),-- --one-in 2 $(SOME_COSTLY))
+	$(BIN)/python tests/kind/run.py test $(if $(ONE_IN),-- --one-in 4 $(SOME_COSTLY))
 
 test-kueue: $(INSTALLED) $(HELM) $(GO) ## Run the stories of queues on a kind cluster with Kueue (needs Docker)
 	$(BIN)/python tests/kind/run.py kueue

@@ -1,7 +1,7 @@
 """`make demo`, the tests that a Python could break, and the way without a clone, on newer Pythons.
 
     make test-pythons                           # 3.12 to 3.14
-    make test-pythons PYTHONS=3.13 ONE_IN=16    # what .ci/run does: a sixteenth
+    make test-pythons PYTHONS=3.13 ONE_IN=32    # what .ci/run does: one test in 32
 
 A Python is this machine's own (on the PATH, or one of pyenv's), or that of a Debian release in a
 root file system, which needs root and debootstrap. The last lines name what was not run. `make
