@@ -17,7 +17,7 @@ from typing import TypeVar
 from imagenet_operator.cli.sweep import Outcome, by_status
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import objects
-from imagenet_operator.clusters.kubernetes.client import ApiError, Client
+from imagenet_operator.clusters.kubernetes.client import CONFLICT, ApiError, Client
 from imagenet_operator.clusters.kubernetes.login import Connection
 from imagenet_operator.manifests import volumes
 from imagenet_operator.reconcile.policies.job_status import find
@@ -126,7 +126,7 @@ class OnCluster:
         try:
             await client.create(kind.path(self._namespace), {**manifest, "metadata": metadata})
         except ApiError as error:
-            if error.code != 409:
+            if error.code != CONFLICT:
                 raise
 
     async def _stored(self, client: Client, point: Point) -> ImageNetJob | None:

@@ -21,6 +21,7 @@ from typing import Any, Final, Self, TypeVar
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.clusters.kubernetes import login, objects
 from imagenet_operator.clusters.kubernetes.client import (
+    CONFLICT,
     FORBIDDEN,
     NOT_FOUND,
     TOO_MANY_REQUESTS,
@@ -58,7 +59,6 @@ from imagenet_spec.names import READABLE_LOG, TENSORBOARD_FOLDER
 from imagenet_spec.resource import ImageNetJob, Manifest, quantities
 
 _CLAIM: Final = BY_NAME["PersistentVolumeClaim"]
-_CONFLICT: Final = 409
 _INVALID: Final = (400, 413, 422)
 _BACKGROUND: Final = {"kind": "DeleteOptions", "apiVersion": "v1"}
 
@@ -167,7 +167,7 @@ class AsyncClient(Jobs):
         try:
             return _read(await self._client.create(JOB.path(self.namespace), manifest, **query))
         except ApiError as error:
-            if error.code != _CONFLICT:
+            if error.code != CONFLICT:
                 raise self._explained(error, wanted.metadata.name) from error
         name = wanted.metadata.name
         found = await self.get(name)
