@@ -305,17 +305,8 @@ def _volumes(program: Program, settings: Settings) -> list[Manifest]:
         {"name": name, "persistentVolumeClaim": {"claimName": claim}}
         for claim, name in _names_of_claims(program).items()
     ]
-    if (cache := program.cache) is not None and cache.storage_class_name is None:
-        medium = {"medium": "Memory"} if cache.medium == "Memory" else {}
-        found.append({"name": "cache", "emptyDir": {"sizeLimit": cache.size, **medium}})
-    elif cache is not None:
-        claim_spec = {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": cache.storage_class_name,
-            "resources": {"requests": {"storage": cache.size}},
-        }
-        template_of_claim = {"volumeClaimTemplate": {"spec": claim_spec}}
-        found.append({"name": "cache", "ephemeral": template_of_claim})
+    if program.cache is not None:
+        found.append({"name": "cache", **_cache_volume(program.cache)})
     found += [
         # Only the pod's group may read the files. A training starts without the login of its
         # tracking, which then waits for the Secret.
@@ -330,6 +321,18 @@ def _volumes(program: Program, settings: Settings) -> list[Manifest]:
         for name, secret in _secrets(program).items()
     ]
     return found
+
+
+def _cache_volume(cache: Cache) -> Manifest:
+    if cache.storage_class_name is None:
+        medium = {"medium": "Memory"} if cache.medium == "Memory" else {}
+        return {"emptyDir": {"sizeLimit": cache.size, **medium}}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": cache.storage_class_name,
+        "resources": {"requests": {"storage": cache.size}},
+    }
+    return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
 
 
 def _secrets(program: Program) -> dict[str, str]:

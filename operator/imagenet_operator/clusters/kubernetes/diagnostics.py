@@ -18,7 +18,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from imagenet_operator.clusters.interface import JobKey
 from imagenet_operator.clusters.kubernetes import objects
@@ -62,13 +62,19 @@ _POD_SET: Final = re.compile(r"^couldn't assign flavors to pod set [^:]*: ")
 _TIMES: Final = ("lastTimestamp", "eventTime", "firstTimestamp")
 
 
+class _Known(NamedTuple):
+    """What was read of a job, and when."""
+
+    read_at: datetime
+    events: Mapping[str, ObjectEvent] | None
+
+
 class ObjectEvents:
     """The Events of waiting objects."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        # When a job's Events were read, and what they said.
-        self._known: dict[JobKey, tuple[datetime, Mapping[str, ObjectEvent] | None]] = {}
+        self._known: dict[JobKey, _Known] = {}
 
     def forget(self, key: JobKey) -> None:
         self._known.pop(key, None)
@@ -85,8 +91,9 @@ class ObjectEvents:
         if not stuck:
             self.forget(key)
             return {}
-        if key in self._known and now < self._known[key][0] + INTERVAL:
-            return self._known[key][1]
+        known = self._known.get(key)
+        if known is not None and now < known.read_at + INTERVAL:
+            return known.events
         # The one of each role that waits longest: pods of one template wait alike.
         longest: dict[str, WaitingObject] = {}
         for item in sorted(stuck, key=lambda item: (str(item.since), item.name)):
@@ -99,8 +106,8 @@ class ObjectEvents:
             events = {item.uid: event for item, event in pairs if event is not None}
         except ApiError as error:
             LOGGER.warning("%s/%s: the Events of its pods cannot be read: %s", *key, error)
-            _, events = self._known.get(key, (now, None))
-        self._known[key] = now, events
+            events = None if known is None else known.events
+        self._known[key] = _Known(now, events)
         return events
 
     async def _about(self, key: JobKey, item: WaitingObject) -> ObjectEvent | None:

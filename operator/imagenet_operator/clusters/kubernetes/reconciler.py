@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from imagenet_operator.clusters.apply import apply, writes_status
 from imagenet_operator.clusters.interface import ClusterError, Conflict, JobKey, key_of
@@ -173,6 +173,13 @@ class _View:
     observed: Observed
 
 
+class _Room(NamedTuple):
+    """Whether a job may be decided now, and the free capacity if it is known."""
+
+    has_turn: bool
+    free: Capacity | None = None
+
+
 def now() -> datetime:
     """Return the time, with its zone."""
     return datetime.now(UTC)
@@ -272,14 +279,14 @@ class Reconciler:
 
         Returns the consistency of the next view, and when to reconcile again.
         """
-        async with self._room(job, view) as (has_turn, free):
-            if not has_turn:
+        async with self._room(job, view) as room:
+            if not room.has_turn:
                 return consistency, self._settings.requeue_interval
-            decision = self._decide(job, view, free)
+            decision = self._decide(job, view, room.free)
             wanted = required(job.status, decision)
             if wanted <= consistency:
-                if free is not None and attempt_size.grows(job, decision.status):
-                    pods = attempt_size.further_pods(job, free, self._settings)
+                if room.free is not None and attempt_size.grows(job, decision.status):
+                    pods = attempt_size.further_pods(job, room.free, self._settings)
                     self._cluster.capacity_lock.reserve(key, pods)
                 decision = await self._apply(key, job, decision)
                 if not attempt_size.awaits_growth(job, decision.status):
@@ -295,28 +302,25 @@ class Reconciler:
         return wanted, AT_ONCE
 
     @contextlib.asynccontextmanager
-    async def _room(
-        self, job: ImageNetJob, view: _View
-    ) -> AsyncIterator[tuple[bool, Capacity | None]]:
+    async def _room(self, job: ImageNetJob, view: _View) -> AsyncIterator[_Room]:
         """Give the free capacity to a waiting gang, and to a job that may change its workers.
 
-        Yields whether the job may be decided now, and the free capacity if it is known. Too many
-        others may wait for it; a job that trains need not wait for its growth.
+        Too many others may wait for it; a job that trains need not wait for its growth.
         """
         starts = attempt_size.depends_on_capacity(job, view.observed)
         must_know = starts or stored_jobs.waits_for_room(job, view.children)
         if not (must_know or attempt_size.is_shrunk(job)):
-            yield True, None
+            yield _Room(has_turn=True)
             return
         lock = self._cluster.capacity_lock
         async with lock.acquire(key_of(job)) as is_held:
             if not is_held:
-                yield not must_know, None
+                yield _Room(has_turn=not must_know)
                 return
             if starts:
                 # The list may still hold the pods of the attempt before.
                 lock.invalidate()
-            yield True, await self._cluster.free_capacity(job)
+            yield _Room(True, await self._cluster.free_capacity(job))
 
     def _decide(self, job: ImageNetJob, view: _View, free: Capacity | None) -> Decision:
         time = self._clock()

@@ -65,8 +65,13 @@ TRAINING_RULES: tuple[Rule, ...] = tuple(
 """The rules of all strategies for `spec.training`."""
 
 
-DEVICES_CEL = StrategyFields.devices_cel
+def _devices_cel() -> str:
+    expression = StrategyFields.devices_cel
+    for kind, fields in STRATEGIES.items():
+        if fields.devices_cel != StrategyFields.devices_cel:
+            expression = f"(has(self.strategy.{kind}) ? {fields.devices_cel} : {expression})"
+    return expression
+
+
+DEVICES_CEL = _devices_cel()
 """The number of devices of a worker that share a batch: CEL over `spec.training`."""
-for _kind, _fields in STRATEGIES.items():
-    if _fields.devices_cel != StrategyFields.devices_cel:
-        DEVICES_CEL = f"(has(self.strategy.{_kind}) ? {_fields.devices_cel} : {DEVICES_CEL})"
