@@ -60,10 +60,14 @@ def validate(
         ]
     before = None
     if stored is not None:
-        before = schema.completed(stored, _schema())
-        if not isinstance(before.get("status"), dict):
-            before["status"] = {}
-        candidate["status"] = before["status"]
+        status = stored.get("status")
+        status_schema = _schema()["properties"]["status"]
+        candidate["status"] = schema.completed(
+            status if isinstance(status, dict) else {}, status_schema
+        )
+        # Nothing changes in a job that is judged as it is stored: no rule of changes is broken.
+        if stored is not document:
+            before = {**schema.completed(stored, _schema()), "status": candidate["status"]}
     return [
         *_broken_rules(job, candidate, before, ""),
         *extra_arguments.problems(job.spec.training),
