@@ -66,7 +66,8 @@ def build(
     resized = training.model_copy(update={"workers": changed})
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"training": resized})})
     roles = strategies.of_job(job).members(job, attempt, settings)
-    pods = [pod for role in roles for pod in _pods(job, attempt, role, settings)]
+    trained = training_hash(job)
+    pods = [pod for role in roles for pod in _pods(job, attempt, role, trained, settings)]
     if queued := queue.labels_of(job.metadata.labels):
         for item in pods:
             # A group that has failed once is never admitted again, so each attempt has its own.
@@ -110,10 +111,10 @@ def _service(job: ImageNetJob, attempt: int) -> Manifest:
 
 
 def _pods(
-    job: ImageNetJob, attempt: int, replicas: Replicas, settings: Settings
+    job: ImageNetJob, attempt: int, replicas: Replicas, trained: str, settings: Settings
 ) -> Iterator[Manifest]:
     """Yield the pods of a role. Their template is built, merged and validated once."""
-    template = _template(job, attempt, replicas, settings)
+    template = _template(job, attempt, replicas, trained, settings)
     name, role = job.metadata.name, replicas.program.role
     for index, environment in enumerate(replicas.environments):
         copy = copied(template)
@@ -138,13 +139,15 @@ def _pods(
         }
 
 
-def _template(job: ImageNetJob, attempt: int, replicas: Replicas, settings: Settings) -> Manifest:
+def _template(
+    job: ImageNetJob, attempt: int, replicas: Replicas, trained: str, settings: Settings
+) -> Manifest:
     program, name = replicas.program, job.metadata.name
     program = replace(
         program,
         environment={
             IMAGENET_ATTEMPT: str(attempt),
-            IMAGENET_SPEC_HASH: training_hash(job),
+            IMAGENET_SPEC_HASH: trained,
             **program.environment,
             **replicas.environments[0],
         },

@@ -228,7 +228,7 @@ def written(
     for item in options:
         value = values.get(item.name)
         default = preset.get(item.name, item.default)
-        if value is None or _text(value) == _text(default):
+        if value is None or value is default or _text(value) == _text(default):
             continue
         if item.read is bool:
             yield item.flag
