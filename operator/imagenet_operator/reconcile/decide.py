@@ -146,7 +146,7 @@ def _is_accepted(context: ReconcileContext) -> bool:
     if context.unsupported:
         return not is_new
     job, observed = context.job, context.observed
-    if is_new:
+    if is_new and not observed.is_built:
         # A dry run: a template that cannot be merged fails the job now, not after the preparation.
         preview.everything(job, context.settings.manifests)
     if (is_new or is_resuming(job)) and (found := waiting.claim_problems(job, observed.access)):

@@ -445,6 +445,7 @@ class Observed:
         sharers: Jobs that need this dataset on this claim, while this job may begin to pack.
         unsupported: Fields of the job's spec that this version does not accept. Nothing may be
             built from such a spec.
+        is_built: Whether all manifests of this generation of the job have been built before.
     """
 
     jobs: Mapping[str, PreparationJob] = field(default_factory=dict)
@@ -461,6 +462,7 @@ class Observed:
     refusal: Refusal | None = None
     sharers: tuple[Sharer, ...] = ()
     unsupported: tuple[Problem, ...] = ()
+    is_built: bool = False
 
 
 @dataclass(frozen=True)

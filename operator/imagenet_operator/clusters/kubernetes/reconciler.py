@@ -332,7 +332,13 @@ class Reconciler:
         if verdict is not None and verdict.rejection is not None:
             return reject(job, *verdict.rejection, time, self._settings)
         key = key_of(job)
-        observed = replace(view.observed, free=free, refusal=self._refusals.latest.get(key))
+        observed = replace(
+            view.observed,
+            free=free,
+            refusal=self._refusals.latest.get(key),
+            # The pods that were tried are those of all manifests.
+            is_built=verdict is not None,
+        )
         return decide(job, observed, self._latest(key, view.stored.uid), time, self._settings)
 
     def _judge(self, view: _View) -> list[Problem]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from imagenet_operator.manifests import labels
+from imagenet_operator.manifests import labels, preview
+from imagenet_spec.resource import ImageNetJob
+from imagenet_spec.resource.base import Manifest
 from support.api_requests import Lost, Refusal, Request, tries_a_pod
 from support.asynchronous import asynchronous
 from support.operator_harness import (
@@ -69,6 +71,26 @@ async def test_one_pod_of_each_role_is_tried_before_anything_is_created() -> Non
         creates = [item for item in harness.server.requests if item.verb == "create"]
         assert creates[: len(tried)] == tried
         assert harness.server.get("Job", "digits-index") is not None
+
+
+@asynchronous
+async def test_what_was_built_for_the_dry_run_is_not_built_again_to_accept_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    builds: list[ImageNetJob] = []
+    everything = preview.everything
+
+    def counting(job: ImageNetJob, *arguments: Any) -> list[Manifest]:
+        builds.append(job)
+        return everything(job, *arguments)
+
+    monkeypatch.setattr(preview, "everything", counting)
+    async with cluster_of_one(claims=[claim(name="raw")]) as harness:
+        await harness.server.add(with_images())
+        await harness.settle()
+
+        assert harness.condition("Created")["status"] == "True"
+    assert len(builds) == 1
 
 
 @pytest.mark.parametrize(
