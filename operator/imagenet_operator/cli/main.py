@@ -8,6 +8,7 @@ becomes one message and an exit code. Any other exception is a bug and keeps its
 from __future__ import annotations
 
 import argparse
+import difflib
 import errno
 import os
 import sys
@@ -172,10 +173,7 @@ def _run(
     typed = given[0] if given else ""
     parser = build(typed)
     if typed not in commands and not typed.startswith("-"):
-        # Imported here: the models take long, and a command may not need them.
-        from imagenet_spec.resource.templates.pod_validation import nearest
-
-        if (meant := nearest(typed, commands)) is not None:
+        for meant in difflib.get_close_matches(typed.lower(), commands, n=1):
             parser.error(f"unknown command {typed!r}; did you mean {meant}?")
     parsed = parser.parse_args(given)
     try:

@@ -108,6 +108,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     ("program", "typed", "said"),
     [
         (main, "valdate", "unknown command 'valdate'; did you mean validate?"),
+        (main, "rnu", "unknown command 'rnu'; did you mean run?"),
         (main, "Lits", "unknown command 'Lits'; did you mean list?"),
         (main, "fly", "invalid choice: 'fly' (choose from "),
         (kubectl_main, "lgos", "unknown command 'lgos'; did you mean logs?"),
