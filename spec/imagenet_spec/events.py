@@ -314,7 +314,8 @@ def from_log_line(line: str) -> Event | None:
     for kind, form in _SENTENCES.items():
         if found := re.fullmatch(form, sentence):
             values: dict[str, Any] = {
-                name: text if name == "resumed_from" else json.loads(text)
+                # JSON's reader takes the float -0 for an integer.
+                name: text if name == "resumed_from" else (int if text.isdigit() else float)(text)
                 for name, text in found.groupdict().items()
                 if text is not None
             }

@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from imagenet_spec.events import (
@@ -93,6 +93,7 @@ FOLDERS = st.none() | st.from_regex(r"[a-z0-9/-]+", fullmatch=True)
 
 
 @settings(deadline=None)
+@example(event=Progress(0, 0, 0.0, learning_rate=-0.0))
 @given(
     event=EVENTS.filter(lambda event: isinstance(event, LOGGED) and not hasattr(event, "workers"))
     | st.builds(Started, counts, counts, counts, counts, FOLDERS)
