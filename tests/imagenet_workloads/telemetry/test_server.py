@@ -157,7 +157,8 @@ import os, signal
 from imagenet_workloads.environment import Environment
 from imagenet_workloads.telemetry import server
 from imagenet_workloads.telemetry.server import LimitedConnections
-LimitedConnections.longest_seconds = {longest_seconds}
+for kind in LimitedConnections.__subclasses__():
+    kind.longest_seconds = {longest_seconds}
 server.start(Environment.from_mapping(os.environ))
 signal.pause()
 """
