@@ -49,7 +49,7 @@ def test_a_job_that_cannot_start_is_explained(
 ) -> None:
     release.upgrade(
         "--set=pods.preparationImage.repository=localhost:9/no-such-image",
-        "--set=tests.timeoutSeconds=200",
+        "--set=tests.timeoutSeconds=90",
     )
     _, test, _ = commands_of(release.notes())
 
