@@ -275,7 +275,7 @@ $(TOOLS)/go: constraints/go.txt | $(INSTALLED)
 $(TOOLS)/uv: constraints/uv.txt
 	$(CHECK_PYTHON)
 	@$(PYTHON) -m venv --clear build/tools/uv
-	@build/tools/uv/bin/pip install --quiet --requirement $<
+	@build/tools/uv/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@mkdir -p $(@D) && ln -sf ../uv/bin/uv $@ && touch $@
 
 $(TOOLS)/helm: tests/kind/airgap/versions.toml $(GO)

@@ -12,13 +12,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-# What uv calls a setting of pip. pip takes the best version of all indexes.
+# What uv calls a setting of pip.
 OPTIONS = {
-    "index-url": ("--default-index",),
-    "extra-index-url": ("--index-strategy=unsafe-best-match", "--index"),
-    "find-links": ("--find-links",),
-    "trusted-host": ("--allow-insecure-host",),
-    "cert": ("--cert",),
+    "index-url": "--default-index",
+    "extra-index-url": "--index",
+    "find-links": "--find-links",
+    "trusted-host": "--allow-insecure-host",
+    "cert": "--cert",
 }
 # Of one setting, the environment's value wins, then that of `pip install`.
 PLACES = ("global", "install", ":env:")
@@ -35,12 +35,9 @@ def options(settings: str) -> list[str]:
     ]
     return [
         *(["--no-index"] if given.get("no-index") in (["1"], ["true"], ["yes"], ["on"]) else []),
-        *(
-            word
-            for name, option in OPTIONS.items()
-            for value in given.get(name, ())
-            for word in (*option, value)
-        ),
+        # As pip does, take the best version of all indexes.
+        *(["--index-strategy=unsafe-best-match"] if "extra-index-url" in given else []),
+        *(f"{option}={value}" for name, option in OPTIONS.items() for value in given.get(name, ())),
     ]
 
 

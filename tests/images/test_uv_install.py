@@ -20,25 +20,24 @@ REPOSITORY = Path(__file__).parents[2]
         pytest.param("global.timeout='180'", "", id="not of an index"),
         pytest.param(
             ":env:.index-url='https://b'\nglobal.index-url='https://a'",
-            "--default-index https://b",
+            "--default-index=https://b",
             id="the environment wins",
         ),
         pytest.param(
             "install.index-url='https://b'\nglobal.index-url='https://a'",
-            "--default-index https://b",
+            "--default-index=https://b",
             id="the command wins",
         ),
         pytest.param(
             r"global.extra-index-url='\nhttps://a\nhttps://b'",
-            "--index-strategy=unsafe-best-match --index https://a "
-            "--index-strategy=unsafe-best-match --index https://b",
+            "--index-strategy=unsafe-best-match --index=https://a --index=https://b",
             id="several",
         ),
         pytest.param(
-            "global.find-links='/absent https://a'", "--find-links https://a", id="absent"
+            "global.find-links='/absent https://a'", "--find-links=https://a", id="absent"
         ),
-        pytest.param("global.trusted-host='a'", "--allow-insecure-host a", id="host"),
-        pytest.param("global.cert='/a.pem'", "--cert /a.pem", id="authorities"),
+        pytest.param("global.trusted-host='a'", "--allow-insecure-host=a", id="host"),
+        pytest.param("global.cert='/a.pem'", "--cert=/a.pem", id="authorities"),
         pytest.param(":env:.no-index='0'", "", id="with an index"),
     ],
 )
@@ -58,6 +57,13 @@ def test_uv_finds_what_pip_would_find(tmp_path: Path, monkeypatch: pytest.Monkey
     subprocess.run([*pip, f"--wheel-dir={wheels}", str(tmp_path)], check=True)
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
+    # All of them are options that uv knows, also several times, although it asks none of these.
+    for name, value in {
+        "PIP_INDEX_URL": "https://a.invalid/simple",
+        "PIP_EXTRA_INDEX_URL": "https://b.invalid/simple https://c.invalid/simple",
+        "PIP_TRUSTED_HOST": "b.invalid c.invalid",
+    }.items():
+        monkeypatch.setenv(name, value)
     uv = REPOSITORY / "build" / "tools" / "bin" / "uv"
     assert uv_install.main(str(uv), "--dry-run", "imagenetjob-test-of-an-index") == 0
     assert uv_install.main(str(uv), "--dry-run", "imagenetjob-test-elsewhere") != 0
