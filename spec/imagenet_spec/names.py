@@ -4,6 +4,7 @@ The operator sets the variables of a pod and acts on its exit code; the programs
 and end with the code. Both find a dataset and what a job has trained by the names of files.
 """
 
+from collections.abc import Iterable
 from typing import Final, Literal, get_args
 
 VERSION: Final = "0.2.0"
@@ -151,6 +152,20 @@ def camel_case(name: str) -> str:
     """Return an attribute's name as JSON has it: `images_per_second` is imagesPerSecond."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = 0.7) -> str | None:
+    """Return the known name that an unknown one may mean, in any case, if one is so much alike.
+
+    0.7 decides, too: a field of a newer Kubernetes must not be taken for a misspelt one. For a mere
+    hint, 0.6 also finds two letters of three.
+    """
+    # For the message of an error alone: all programs import this module.
+    from difflib import get_close_matches
+
+    lowered = {item.lower(): item for item in known}
+    found = get_close_matches(name.lower(), lowered, n=1, cutoff=likeness)
+    return lowered[found[0]] if found else None
 
 
 def attempt_folder(attempt: int) -> str:

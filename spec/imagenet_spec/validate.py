@@ -19,13 +19,13 @@ from pydantic_core import ErrorDetails
 from imagenet_spec import rules
 from imagenet_spec.errors import InvalidJob, Problem
 from imagenet_spec.load import Location, faults, path_of
+from imagenet_spec.names import nearest
 from imagenet_spec.resource import extra_arguments, schema, templates
 from imagenet_spec.resource.base import Manifest, Model
 from imagenet_spec.resource.fields import FORMS
 from imagenet_spec.resource.job import GROUP, KIND, VERSION, ImageNetJob, ObjectMeta, root_schema
 from imagenet_spec.resource.schema import Schema
 from imagenet_spec.resource.templates import STANDARD, TemplateProfile
-from imagenet_spec.resource.templates.pod_validation import nearest
 
 API_VERSION = f"{GROUP}/{VERSION}"
 

@@ -8,7 +8,6 @@ becomes one message and an exit code. Any other exception is a bug and keeps its
 from __future__ import annotations
 
 import argparse
-import difflib
 import errno
 import os
 import sys
@@ -22,6 +21,7 @@ from imagenet_operator.cli.interrupts import as_ctrl_c
 from imagenet_operator.clusters.interface import ClusterError
 from imagenet_operator.sdk.errors import JobEnded, NotFound, Timeout
 from imagenet_spec.errors import ImageNetJobError
+from imagenet_spec.names import nearest
 
 PROGRAM = "imagenetctl"
 PLUGIN = "kubectl imagenet"
@@ -172,9 +172,9 @@ def _run(
     given = sys.argv[1:] if arguments is None else arguments
     typed = given[0] if given else ""
     parser = build(typed)
-    if typed not in commands and not typed.startswith("-"):
-        for meant in difflib.get_close_matches(typed.lower(), commands, n=1):
-            parser.error(f"unknown command {typed!r}; did you mean {meant}?")
+    is_unknown = typed not in commands and not typed.startswith("-")
+    if is_unknown and (meant := nearest(typed, commands, likeness=0.6)):
+        parser.error(f"unknown command {typed!r}; did you mean {meant}?")
     parsed = parser.parse_args(given)
     try:
         with as_ctrl_c():

@@ -36,10 +36,10 @@ from imagenet_spec.names import (
     IMAGENET_CREDENTIALS,
     MODEL_LINK,
     RESULT_FILE,
+    nearest,
 )
 from imagenet_spec.program.option import add_group, written
 from imagenet_spec.program.programs import PREDICT
-from imagenet_spec.resource.templates.pod_validation import nearest
 
 EXPORT_FORMATS = ("safetensors", "torchscript", "onnx")
 

@@ -44,9 +44,8 @@ from imagenet_operator.sdk.interface import (
 )
 from imagenet_spec import stored, volume_files
 from imagenet_spec.errors import ImageNetJobError, Problem
-from imagenet_spec.names import MODEL_LINK, attempt_folder
+from imagenet_spec.names import MODEL_LINK, attempt_folder, nearest
 from imagenet_spec.resource import ImageNetJob, Manifest
-from imagenet_spec.resource.templates.pod_validation import nearest
 
 _LOGGER: Final = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ readers of values and presets are those of the program's own parser (`imagenet_s
 
 from __future__ import annotations
 
-import difflib
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 from imagenet_spec import rules
 from imagenet_spec.errors import Problem
 from imagenet_spec.frameworks import FRAMEWORKS
+from imagenet_spec.names import nearest
 from imagenet_spec.program.presets import IMAGENET_AUGMENTATION, PRESETS
 from imagenet_spec.program.train import OPTIONS
 from imagenet_spec.resource import capabilities
@@ -127,8 +127,8 @@ def _parsed(texts: tuple[str, ...]) -> tuple[list[_Finding], list[_Finding], dic
         if option not in _OPTIONS:
             # Another rule refuses those that the operator sets.
             if option not in OPERATOR_OPTIONS:
-                near = difflib.get_close_matches(option, _OPTIONS, n=1)
-                hint = f"write {near[0]}" if near else "see imagenet-train --help"
+                meant = nearest(option, _OPTIONS, likeness=0.6)
+                hint = f"write {meant}" if meant else "see imagenet-train --help"
                 unknown.append((f"imagenet-train has no {option}", hint))
             # Whatever follows may be its value.
             if not equals and rest and not rest[0].startswith("-"):

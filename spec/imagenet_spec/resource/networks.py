@@ -6,13 +6,13 @@ networks. Contract tests build each network of this table in each of its framewo
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Annotated
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from imagenet_spec.errors import Problem
+from imagenet_spec.names import nearest
 from imagenet_spec.program.kinds import MOST_SIZES
 from imagenet_spec.program.train import SMALL_IMAGE
 from imagenet_spec.resource.base import Model, Unit
@@ -97,9 +97,8 @@ _SMALLEST_CEL = str(_SMALLEST) + "[self.network]"
 
 
 def _explain_name(model: Network) -> tuple[str, str]:
-    near = difflib.get_close_matches(model.network.lower(), NETWORKS, n=1, cutoff=0.7)
-    if near:
-        return f"there is no network {model.network}", f"did you mean {near[0]}?"
+    if meant := nearest(model.network, NETWORKS):
+        return f"there is no network {model.network}", f"did you mean {meant}?"
     known = ", ".join((*NETWORKS, *(f"{prefix}NAME" for prefix in PREFIXES)))
     return f"there is no network {model.network}", f"write one of {known}"
 

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from imagenet_spec.names import nearest
 from imagenet_spec.program.train import SMALL_IMAGE, ModelOptions
 from imagenet_workloads.errors import InputError
 
@@ -99,8 +100,8 @@ def require_optimizer(framework: str, name: str, known: Collection[str]) -> None
     """Raise InputError if a framework does not know an optimizer's name."""
     if name.lower() in known:
         return
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    meant = nearest(name, known, likeness=0.6)
+    hint = f"did you mean {meant}? " if meant else ""
     raise InputError(
         f"--optimizer (optimizer.name): {framework} has no {name!r} here; {hint}write one of "
         f"{', '.join(known)}, or --framework MXNet (framework: MXNet)"

@@ -15,24 +15,21 @@ one, but not those of `initContainers`, because the operator has none.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any, Final
 
 from imagenet_spec.errors import Problem
+from imagenet_spec.names import nearest
 from imagenet_spec.resource.fields import LABEL_MAXIMUM
 from imagenet_spec.resource.quantities import parse
 from imagenet_spec.resource.templates.conflicts import items
 from imagenet_spec.resource.templates.own_program import MAIN_CONTAINER
 from imagenet_spec.resource.templates.pod_fields import FIELDS, ROOT
-
-_LIKENESS: Final = 0.7
-"""How alike two names are, by difflib, if one may be meant by the other."""
 
 _TOLERATION_OPERATORS = ("Exists", "Equal", "Lt", "Gt")
 """Lt and Gt exist since Kubernetes 1.35, behind a feature gate."""
@@ -99,13 +96,6 @@ def _meant(name: str, kind: str) -> str | None:
     if kind == ROOT or name in known or name.startswith("$"):
         return None
     return nearest(name, known)
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like another one, if any is alike."""
-    lowered = {item.lower(): item for item in known}
-    found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_LIKENESS)
-    return lowered[found[0]] if found else None
 
 
 def _fields_of(value: dict[str, Any], kind: str, path: str) -> Iterator[tuple[str, str, str]]:

@@ -4,7 +4,6 @@ Strategies that keep the optimizer on the workers (all but dist_async) use `Loca
 state can be part of a checkpoint. Imports MXNet.
 """
 
-import difflib
 import inspect
 import json
 import pickle
@@ -13,6 +12,7 @@ from typing import Any
 
 import mxnet as mx
 
+from imagenet_spec.names import nearest
 from imagenet_spec.program.train import OptimizerOptions
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
@@ -52,8 +52,8 @@ def create(
     """
     name, known = options.optimizer.lower(), known_names()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}? Known" if near else "write one of"
+        meant = nearest(name, known, likeness=0.6)
+        hint = f"did you mean {meant}? Known" if meant else "write one of"
         raise InputError(
             f"--optimizer (optimizer.name): {options.optimizer!r} is unknown; {hint}: "
             f"{', '.join(known)}"
