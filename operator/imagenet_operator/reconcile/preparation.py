@@ -8,12 +8,13 @@ created again; a second run makes only the files that are missing on the volume.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from imagenet_operator.manifests import dataset, protection, volumes
+from imagenet_operator.manifests.settings import Settings
 from imagenet_operator.reconcile.context import ReconcileContext
 from imagenet_operator.reconcile.policies import (
     deadlines,
@@ -27,6 +28,7 @@ from imagenet_operator.reconcile.policies import (
 )
 from imagenet_operator.reconcile.types import HeldPod, Manifest, Patch, PreparationJob
 from imagenet_spec import stored
+from imagenet_spec.resource import ImageNetJob
 from imagenet_spec.resource.base import Model
 from imagenet_spec.resource.dataset_status import DatasetStatus, Findings, ImageCounts
 from imagenet_spec.resource.fields import LongCount, Speed, Text
@@ -39,6 +41,12 @@ _SEALING = ("Sealing", "verifying the shards")
 
 _VERIFYING = ("Verifying", "reading every byte of the shards and comparing the checksums")
 """Those of the seal Job for a dataset that was sealed before."""
+
+
+class StepBuilder(Protocol):
+    """What builds the Job of a step."""
+
+    def __call__(self, job: ImageNetJob, *, settings: Settings) -> Manifest: ...
 
 
 class IndexResult(DatasetStatus):
@@ -164,7 +172,7 @@ def _run_next_step(context: ReconcileContext) -> None:
             what = ("Indexing", reading.index_message(former))
             _run(context, dataset.INDEX, what, dataset.index_job)
     elif found.sealed:
-        _verify(context, "Reused", "it was sealed before", dataset.seal_job, found)
+        _verify(context, "Reused", "it was sealed before", partial(dataset.seal_job, dataset=found))
     elif seal is not None and seal.complete:
         sealed: dict[str, object] = {"sealed": True}
         if (counts := _read_result(SealResult, seal)) is not None:
@@ -177,10 +185,10 @@ def _run_next_step(context: ReconcileContext) -> None:
         or has_packed
         or shared_dataset.is_sealed(context.job, context.observed.sharers)
     ):
-        _run(context, dataset.SEAL, _SEALING, dataset.seal_job, found)
+        _run(context, dataset.SEAL, _SEALING, partial(dataset.seal_job, dataset=found))
     elif pack is not None or not _waits_for_another(context):
         what = ("Packing", reading.pack_message(found))
-        _run(context, dataset.PACK, what, dataset.pack_job, found)
+        _run(context, dataset.PACK, what, partial(dataset.pack_job, dataset=found))
 
 
 def _is_fetched(context: ReconcileContext) -> bool:
@@ -248,33 +256,20 @@ def _read_result(kind: type[StepResult], job: PreparationJob | None) -> StepResu
         return None
 
 
-def _verify(
-    context: ReconcileContext,
-    reason: str,
-    how: str,
-    build: Callable[..., Manifest],
-    *details: DatasetStatus,
-) -> None:
+def _verify(context: ReconcileContext, reason: str, how: str, build: StepBuilder) -> None:
     seal = context.observed.jobs.get(dataset.SEAL)
     if not context.verifies:
         _ready(context, reason, how)
     elif seal is not None and seal.complete:
         _ready(context, reason, f"{how}, and all checksums are right")
     else:
-        _run(context, dataset.SEAL, _VERIFYING, build, *details)
+        _run(context, dataset.SEAL, _VERIFYING, build)
 
 
-def _run(
-    context: ReconcileContext,
-    role: str,
-    what: tuple[str, str],
-    build: Callable[..., Manifest],
-    *details: DatasetStatus,
-) -> None:
+def _run(context: ReconcileContext, role: str, what: tuple[str, str], build: StepBuilder) -> None:
     """Create the Job of a step if it is missing; fail the job if the Job failed.
 
-    While it runs, DatasetReady has the reason and the message of `what`. The builder takes the job,
-    the `details` and the settings.
+    While it runs, DatasetReady has the reason and the message of `what`.
     """
     job = context.observed.jobs.get(role)
     if job is not None and job.failure is not None and not job.terminating:
@@ -292,7 +287,7 @@ def _run(
         context.record_warning(*node_lost(role))
     else:
         settings = context.settings.manifests
-        made = [] if job is not None else [build(context.job, *details, settings)]
+        made = [] if job is not None else [build(context.job, settings=settings)]
         if context.create_or_wait("DatasetReady", [*missing_protection(context), *made]):
             context.set_condition("DatasetReady", False, *what)
             if made:
