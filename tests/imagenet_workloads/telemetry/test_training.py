@@ -71,6 +71,13 @@ def test_a_worker_s_figures(registry: Registry) -> None:
     }
 
 
+def test_a_utilization_that_is_not_known_any_more_is_absent(registry: Registry) -> None:
+    training, measured = TrainingRecorder(registry), [0.0, None, 0.5]
+    training.utilization(lambda: measured.pop())
+    name = "imagenet_train_gpu_utilization_ratio"
+    assert [values(registry).get(name) for _ in range(3)] == [0.5, None, 0.0]
+
+
 def test_no_step_is_lost_or_counted_twice_between_scrapes(registry: Registry) -> None:
     training, found = TrainingRecorder(registry), []
     for steps in (recorders.MOST_STEPS - 1, 2, 2 * recorders.MOST_STEPS, 0):

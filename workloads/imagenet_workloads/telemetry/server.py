@@ -44,7 +44,7 @@ class Registry(Collector):
     """The metrics of this process; thread-safe.
 
     A metric appears when it is first written, so an accuracy that is not measured yet is absent,
-    not 0. `exported` is the registry to serve.
+    not 0. A gauge can be removed again. `exported` is the registry to serve.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -74,6 +74,13 @@ class Registry(Collector):
     def set(self, metric: Metric, value: float, *labels: str) -> None:
         with self._lock:
             self._newest[metric.name, *labels] = metric, value
+
+    def remove(self, metric: Metric) -> None:
+        """Leave out a gauge without labels of its own, until it is set again."""
+        with self._lock:
+            self._newest.pop((metric.name,), None)
+            if (family := self._families.pop(metric.name, None)) is not None:
+                self._unlabelled.unregister(family)
 
     def observe(self, metric: Metric, value: float) -> None:
         with self._lock:

@@ -272,7 +272,10 @@ class TrainingRecorder:
             if throttled is not None:
                 self._total(metrics.TRAIN_THROTTLED, throttled)
             self._set_known(metrics.TRAIN_LOOP_CPU, self.median_loop_cpu())
-            self._set_known(metrics.TRAIN_GPU_UTILIZATION, self._utilization())
+            if (utilization := self._utilization()) is not None:
+                self._registry.set(metrics.TRAIN_GPU_UTILIZATION, utilization)
+            else:
+                self._registry.remove(metrics.TRAIN_GPU_UTILIZATION)
             reading = self._reading()
             if reading is not None:
                 self._total(metrics.TRAIN_READ_WAIT, reading.read_waited)
