@@ -3,8 +3,8 @@
 The workloads export them, the operator reads some of them, and docs/telemetry.md lists all.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 ROLE_LABEL = "role"
 ATTEMPT_LABEL = "attempt"
@@ -30,8 +30,7 @@ class MetricType(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Metric:
+class Metric(NamedTuple):
     """One metric.
 
     Attributes:
@@ -51,12 +50,12 @@ class Metric:
     labels: tuple[str, ...] = ()
 
     @property
-    def sum(self) -> str:
+    def sum_series(self) -> str:
         """The series of a histogram with the sum of its observations."""
         return f"{self.name}_sum"
 
     @property
-    def count(self) -> str:
+    def count_series(self) -> str:
         """The series of a histogram with the number of its observations."""
         return f"{self.name}_count"
 

@@ -1,6 +1,5 @@
 """Both sides of benchmarks/scaling's comparisons: the same training, cores and threads."""
 
-import dataclasses
 import json
 import os
 import sys
@@ -95,7 +94,8 @@ class FirstWorker:
 
 def decided(arguments: list[str] | tuple[str, ...]) -> Manifest:
     """What a command line decides, but for where it reads and writes."""
-    found = dataclasses.asdict(train.parse(arguments))
+    parsed = train.parse(arguments)
+    found = {title: dict(vars(group)) for title, group in parsed._asdict().items()}
     del found["output"]["output"], found["data"]["dataset"]
     return found
 

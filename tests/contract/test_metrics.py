@@ -26,7 +26,9 @@ SERIES = {
     series: metric
     for metric in metrics.ALL
     for series in (
-        (metric.sum, metric.count) if metric.kind is MetricType.HISTOGRAM else (metric.name,)
+        (metric.sum_series, metric.count_series)
+        if metric.kind is MetricType.HISTOGRAM
+        else (metric.name,)
     )
 }
 

@@ -3,7 +3,6 @@
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -80,7 +79,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
 def options(kv_store: str) -> Options:
     """The command line, whose choices were made before the page's."""
     parsed = parse([])
-    return replace(parsed, cluster=replace(parsed.cluster, kv_store=kv_store))
+    return parsed._replace(cluster=parsed.cluster.replace(kv_store=kv_store))
 
 
 def find(options: Options, variables: dict[str, str]) -> Rendezvous:

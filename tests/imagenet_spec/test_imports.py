@@ -14,6 +14,7 @@ MODULES = [
     for module in pkgutil.walk_packages(imagenet_spec.__path__, "imagenet_spec.")
     if module.name.split(".")[1] not in RESOURCE
 ]
+DECLARATIONS = ("program.programs", "program.train", "metrics", "names", "frameworks", "strategies")
 LOADED = """
 import json, sys
 before = set(sys.modules)
@@ -23,12 +24,20 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-def test_the_standard_library_is_enough() -> None:
-    command = [sys.executable, "-c", LOADED, *MODULES]
+def loaded_by(*modules: str) -> set[str]:
+    command = [sys.executable, "-c", LOADED, *modules]
     ended = subprocess.run(command, capture_output=True, check=True, text=True)
-    loaded = {name.partition(".")[0] for name in json.loads(ended.stdout)}
+    return {name.partition(".")[0] for name in json.loads(ended.stdout)}
+
+
+def test_the_standard_library_is_enough() -> None:
     assert len(MODULES) > 8
-    assert loaded - sys.stdlib_module_names == {"imagenet_spec"}
+    assert loaded_by(*MODULES) - sys.stdlib_module_names == {"imagenet_spec"}
+
+
+def test_declarations_are_no_dataclasses() -> None:
+    loaded = loaded_by(*(f"imagenet_spec.{name}" for name in DECLARATIONS))
+    assert "dataclasses" not in loaded
 
 
 def test_a_pods_program_does_without_what_only_the_operator_has() -> None:

@@ -43,6 +43,8 @@ BY_HAND = tuple(
     for line in """
     --network resnet --num-layers 50 --batch-size 32
     --network mlp --lr 0.5 --num-epochs 3 --seed 7
+    --network mlp --lr-step-epochs pow2
+    --network mlp --lr-step-epochs=
     --network lenet --optimizer adam --wd 0.001 --random-crop 1 --pad-size 4
     --preset imagenet --network resnet --num-layers 152 --dtype float16
     --framework TensorFlow --distribution-strategy horovod --label-smoothing 0.1

@@ -1,7 +1,6 @@
 """Images on their way to the network: numbers for a CPU, bytes for a GPU, channels as last axis."""
 
 from contextlib import closing
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def test_a_resumed_epoch_reads_no_earlier_batch(
 ) -> None:
     """So there is nothing to report to the watchdog before the first batch."""
     # Of a next epoch, batches would be begun meanwhile.
-    alone = replace(options, optimizer=replace(options.optimizer, num_epochs=1))
+    alone = options._replace(optimizer=options.optimizer.replace(num_epochs=1))
     training = datasets.choose(alone, 0, 1, 1, CPU).training
     assert decoded_at_the_end(training, monkeypatch) == (training.images % 8, training.images % 8)
 

@@ -23,10 +23,10 @@ from imagenet_operator.reconcile.scrape import BeforeExchange
 from imagenet_spec import metrics
 
 TOTALS: Final = (
-    metrics.TRAIN_STEP_SECONDS.count,
+    metrics.TRAIN_STEP_SECONDS.count_series,
     metrics.TRAIN_IMAGES.name,
-    metrics.TRAIN_STEP_SECONDS.sum,
-    metrics.TRAIN_DATA_WAIT_SECONDS.sum,
+    metrics.TRAIN_STEP_SECONDS.sum_series,
+    metrics.TRAIN_DATA_WAIT_SECONDS.sum_series,
 )
 CAUSES: Final = tuple(
     metric.name
@@ -107,7 +107,7 @@ def advanced(
     `sums` are over the workers. `position` is the steps of rank 0 since the beginning of its first
     epoch.
     """
-    if position is None or not sums[metrics.TRAIN_STEP_SECONDS.count] > 0:
+    if position is None or not sums[metrics.TRAIN_STEP_SECONDS.count_series] > 0:
         return former
     steps = (sums[name] for name in TOTALS)
     totals = Steps(position, *steps, *(sums.get(name, 0.0) for name in CAUSES))

@@ -7,9 +7,8 @@ exit code 2.
 import math
 import re
 from argparse import ArgumentTypeError
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from imagenet_spec.names import CHECKSUM
 
@@ -34,21 +33,49 @@ class ImageSize(NamedTuple):
         return f"{self.epoch}:{self.size}"
 
 
-@dataclass(frozen=True)
-class StepDecay:
+class Value:
+    """An object that cannot be changed, and equals another one with the same attributes.
+
+    Like a frozen dataclass, for which `dataclasses` would write and compile functions: every
+    program of a pod would wait for those of thirty groups of options.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed: make another one")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed: make another one")
+
+    def __eq__(self, other: object) -> bool:
+        return vars(other) == vars(self) if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
+
+
+class StepDecay(Value):
     """Multiply the learning rate by the factor at the start of each of these epochs."""
 
     epochs: tuple[int, ...]
+
+    def __init__(self, epochs: tuple[int, ...]) -> None:
+        vars(self).update(epochs=epochs)
 
     def __str__(self) -> str:
         return ",".join(str(epoch) for epoch in self.epochs)
 
 
-@dataclass(frozen=True)
-class PolynomialDecay:
+class PolynomialDecay(Value):
     """Let the learning rate fall to zero at the last step, as (1 - done)^power."""
 
     power: float
+
+    def __init__(self, power: float) -> None:
+        vars(self).update(power=power)
 
     def __str__(self) -> str:
         return f"pow{repr(self.power).removesuffix('.0')}"

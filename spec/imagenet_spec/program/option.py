@@ -1,23 +1,22 @@
-"""An option of a program: declared once, as a field of a frozen dataclass.
+"""An option of a program: declared once, as an attribute of a group.
 
 The attribute's name is the option's (`lr_factor` is `--lr-factor`). argparse's arguments are made
-from the declaration, and a program's command line is written by it. Groups of options have no repr,
-and no equality unless they are compared, because every program of a pod waits while they are made.
+from the declaration, and a program's command line is written by it.
 """
 
 import argparse
-import dataclasses
 import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar, dataclass_transform
 
 from imagenet_spec.names import camel_case
+from imagenet_spec.program.kinds import Value
 
-Group = TypeVar("Group")
+MISSING: Final[Any] = object()
+"""The default of an option that must be given."""
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -67,43 +66,69 @@ def flag(name: str) -> str:
 
 
 def option(default: Any, description: str, read: Callable[[str], Any] = str, **further: Any) -> Any:
-    """Declare one option as a dataclass field; the arguments are the attributes of `Option`.
+    """Declare an attribute of a group as an option; the arguments are the attributes of `Option`.
 
-    One without a default, `MISSING`, must be given.
+    Its group names it.
     """
-    declared = {"description": description, "read": read, **further}
-    return dataclasses.field(default=default, metadata=declared, kw_only=default is MISSING)
+    return Option("", default, description, read, **further)
 
 
-def options_of(group: type[Any]) -> Iterator[Option]:
-    """Yield the options of a group.
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class OptionGroup(Value):
+    """Options that go together: a subclass declares each, and its objects have their values."""
 
-    A group with an attribute `FIELD` has options that are named like the fields below it, after
-    its `PREFIX`.
-    """
-    below, prefix = getattr(group, "FIELD", ""), getattr(group, "PREFIX", "")
-    for item in dataclasses.fields(group):
-        declared = {"section": below, **item.metadata}
-        if below:
-            declared.setdefault("field", f"{below}.{camel_case(item.name.removeprefix(prefix))}")
-        yield Option(item.name, item.default, **declared)
+    FIELD: ClassVar[str] = ""
+    """The field of the resource below which those of the options are named like them."""
+    PREFIX: ClassVar[str] = ""
+    """What the options' names have before those of the fields."""
+    options: ClassVar[tuple[Option, ...]] = ()
+    _defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        options = list(cls.options)
+        for name, item in list(vars(cls).items()):
+            if isinstance(item, Option):
+                own = cls.FIELD and f"{cls.FIELD}.{camel_case(name.removeprefix(cls.PREFIX))}"
+                section, field = item.section or cls.FIELD, item.field or own
+                options.append(item._replace(name=name, section=section, field=field))
+                setattr(cls, name, item.default)
+        cls.options = tuple(options)
+        cls._defaults = {item.name: item.default for item in options}
+
+    def __init__(self, **given: Any) -> None:
+        values = vars(self)
+        values.update(self._defaults)
+        values.update(given)
+        if unknown := given.keys() - self._defaults:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        if MISSING in values.values():
+            missing = [name for name, value in values.items() if value is MISSING]
+            raise TypeError(f"{type(self).__name__} needs {', '.join(missing)}")
+
+    def replace(self, **changes: Any) -> Self:
+        return type(self)(**vars(self) | changes)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+GroupType = TypeVar("GroupType", bound=OptionGroup)
+
+
 class Program:
     """A program of the pods.
 
     Attributes:
-        groups: the dataclasses of its options by their titles in `--help`.
+        groups: its options by their titles in `--help`.
         required: names of options that it needs, although others that have them do not.
     """
 
-    name: str
-    groups: Mapping[str, type[Any]]
-    required: Sequence[str] = ()
+    def __init__(
+        self, name: str, groups: Mapping[str, type[OptionGroup]], required: Sequence[str] = ()
+    ) -> None:
+        self.name = name
+        self.groups = groups
+        self.required = required
 
-    def options_of(self, group: type[Any]) -> Iterator[Option]:
-        for item in options_of(group):
+    def options_of(self, group: type[OptionGroup]) -> Iterator[Option]:
+        for item in group.options:
             if not item.programs or self.name in item.programs:
                 needed = item.name in self.required
                 yield item._replace(default=MISSING) if needed else item
@@ -133,7 +158,7 @@ def parser(
 def add_group(
     parser: argparse.ArgumentParser,
     title: str,
-    group: type[Any],
+    group: type[OptionGroup],
     options: Iterable[Option],
     choices: Mapping[str, Sequence[str]] = _NOTHING,
 ) -> None:
@@ -181,11 +206,11 @@ class _Repeated(argparse.Action):
         setattr(namespace, self.dest, (*getattr(namespace, self.dest), values))
 
 
-def objects(of: type[Group]) -> Callable[[str], tuple[Group, ...]]:
+def objects(of: type[GroupType]) -> Callable[[str], tuple[GroupType, ...]]:
     """Return the reader of a JSON list of objects, whose keys are the options of a group."""
-    known = {camel_case(item.name): item for item in options_of(of)}
+    known = {camel_case(item.name): item for item in of.options}
 
-    def read(text: str) -> tuple[Group, ...]:
+    def read(text: str) -> tuple[GroupType, ...]:
         try:
             found = json.loads(text)
         except ValueError as error:
@@ -194,7 +219,7 @@ def objects(of: type[Group]) -> Callable[[str], tuple[Group, ...]]:
             raise ArgumentTypeError("is not a list of objects, such as [{…}]")
         return tuple(map(read_object, found))
 
-    def read_object(given: dict[str, Any]) -> Group:
+    def read_object(given: dict[str, Any]) -> GroupType:
         needed = {name for name, item in known.items() if item.default is MISSING}
         if given.keys() - known.keys() or needed - given.keys():
             raise ArgumentTypeError(
@@ -212,10 +237,9 @@ def objects(of: type[Group]) -> Callable[[str], tuple[Group, ...]]:
     return read
 
 
-def collect(namespace: argparse.Namespace, group: type[Group]) -> Group:
+def collect(namespace: argparse.Namespace, group: type[GroupType]) -> GroupType:
     """Take a group's values out of what the parser returned."""
-    names = [item.name for item in dataclasses.fields(group)]  # type: ignore[arg-type]
-    return group(**{name: getattr(namespace, name) for name in names})
+    return group(**{item.name: getattr(namespace, item.name) for item in group.options})
 
 
 def written(
@@ -244,12 +268,11 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        if value and (isinstance(value[0], dict) or dataclasses.is_dataclass(value[0])):
+        if value and isinstance(value[0], (dict, OptionGroup)):
             return json.dumps([one if isinstance(one, dict) else _object(one) for one in value])
         return ",".join(map(_text, value))
     return "" if value is None else str(value)
 
 
-def _object(group: Any) -> dict[str, Any]:
-    values = {item.name: getattr(group, item.name) for item in dataclasses.fields(group)}
-    return {camel_case(name): value for name, value in values.items() if value is not None}
+def _object(group: OptionGroup) -> dict[str, Any]:
+    return {camel_case(name): value for name, value in vars(group).items() if value is not None}

@@ -5,10 +5,6 @@ rendezvous run several training processes, and track runs beside rank 0. The doo
 imagenetctl upload and download. inspect is no pod's: imagenetctl init runs it.
 """
 
-# Options are dataclass fields by a helper of ours, which ruff does not know as one.
-# ruff: noqa: RUF009
-
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,14 +20,13 @@ from imagenet_spec.names import (
     TRACK_PROGRAM,
 )
 from imagenet_spec.program import kinds, sources
-from imagenet_spec.program.option import Program, option
+from imagenet_spec.program.option import OptionGroup, Program, option
 
 _PREPROCESSING = "dataset.preprocessing"
 _FILE: dict[str, Any] = {"read": kinds.path, "metavar": "FILE", "below": IMAGENET_SOURCE}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PlannedOptions:
+class PlannedOptions(OptionGroup):
     """The place of a dataset."""
 
     data: Path | None = option(None, "the dataset volume", kinds.path, metavar="FOLDER")
@@ -44,8 +39,7 @@ class PlannedOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DatasetOptions:
+class DatasetOptions(OptionGroup):
     """What the dataset holds: another value makes another dataset."""
 
     validation_per_class: int | None = option(
@@ -118,8 +112,7 @@ class DatasetOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class CheckOptions:
+class CheckOptions(OptionGroup):
     """What another run may change."""
 
     max_skipped_fraction: float = option(
@@ -151,8 +144,7 @@ class CheckOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SampleOptions:
+class SampleOptions(OptionGroup):
     """The images that are decoded."""
 
     images: int | None = option(
@@ -169,8 +161,7 @@ class SampleOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class RunOptions:
+class RunOptions(OptionGroup):
     """What decides the speed alone."""
 
     shard: int | None = option(
@@ -189,8 +180,7 @@ class RunOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class VerifyOptions:
+class VerifyOptions(OptionGroup):
     """A dataset that is sealed already."""
 
     dataset: Path | None = option(
@@ -208,8 +198,7 @@ class VerifyOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PublishOptions:
+class PublishOptions(OptionGroup):
     """A folder in a bucket."""
 
     dataset: Path | None = option(None, "a sealed dataset", kinds.path, metavar="FOLDER")
@@ -237,8 +226,7 @@ class PublishOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SlotsOptions:
+class SlotsOptions(OptionGroup):
     """The processes of a pod."""
 
     slots: int | None = option(
@@ -258,8 +246,7 @@ class SlotsOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TrackOptions:
+class TrackOptions(OptionGroup):
     """Where the events of a job go."""
 
     tensorboard: bool = option(
@@ -282,8 +269,7 @@ class TrackOptions:
     once: bool = option(False, "send what the logs have now, and end", bool)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DoorOptions:
+class DoorOptions(OptionGroup):
     """What is served, and for how long."""
 
     folder: Path | None = option(
@@ -318,8 +304,7 @@ class DoorOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PredictOptions:
+class PredictOptions(OptionGroup):
     """What classifies the images, and what is printed."""
 
     from_: Path | None = option(

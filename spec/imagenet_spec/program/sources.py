@@ -4,17 +4,13 @@ imagenet-fetch, imagenet-index and imagenet-pack open a source by them. A kind h
 fields in the resource and a module in the workloads (docs/add-a-source.md).
 """
 
-# Options are dataclass fields by a helper of ours, which ruff does not know as one.
-# ruff: noqa: RUF009
-
-from dataclasses import MISSING, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, get_args
 
 from imagenet_spec.names import IMAGENET_SOURCE
 from imagenet_spec.program import kinds
-from imagenet_spec.program.option import objects, option
+from imagenet_spec.program.option import MISSING, OptionGroup, objects, option
 
 FETCH: Final = "imagenet-fetch"
 INDEX: Final = "imagenet-index"
@@ -60,8 +56,7 @@ _boxes = partial(
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class VolumeOptions:
+class VolumeOptions(OptionGroup):
     """A folder of class folders, or a tar or zip of class folders or class archives."""
 
     FIELD: ClassVar[str] = "dataset.source.volume"
@@ -95,8 +90,7 @@ class VolumeOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SyntheticOptions:
+class SyntheticOptions(OptionGroup):
     """Generated images instead of a source; the first three options go together."""
 
     FIELD: ClassVar[str] = "dataset.source.synthetic"
@@ -121,8 +115,7 @@ class SyntheticOptions:
     )
 
 
-@dataclass(frozen=True)
-class ServedFile:
+class ServedFile(OptionGroup):
     """A file on a server, as an object of --http-files."""
 
     name: str = option(MISSING, "by which other options refer to it", kinds.text)
@@ -132,8 +125,7 @@ class ServedFile:
     query_key: str | None = option(None, "of the Secret with the query of its URL", kinds.text)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class HttpOptions:
+class HttpOptions(OptionGroup):
     """The login is in $IMAGENET_CREDENTIALS/username and /password."""
 
     FIELD: ClassVar[str] = "dataset.source.http"
@@ -196,8 +188,7 @@ class HttpOptions:
     http_bounding_boxes: tuple[str, ...] = _boxes(metavar="NAME")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class S3Options:
+class S3Options(OptionGroup):
     """The keys are in $IMAGENET_CREDENTIALS/AWS_ACCESS_KEY_ID and /AWS_SECRET_ACCESS_KEY."""
 
     FIELD: ClassVar[str] = "dataset.source.s3"
@@ -260,8 +251,7 @@ class S3Options:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class HuggingFaceOptions:
+class HuggingFaceOptions(OptionGroup):
     """The token is in $IMAGENET_CREDENTIALS/HF_TOKEN."""
 
     FIELD: ClassVar[str] = "dataset.source.huggingFace"
@@ -288,8 +278,7 @@ class HuggingFaceOptions:
     hf_max_requests: int | None = _max_requests()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class KaggleOptions:
+class KaggleOptions(OptionGroup):
     """The key is in $IMAGENET_CREDENTIALS/KAGGLE_API_TOKEN, or in /username and /key."""
 
     FIELD: ClassVar[str] = "dataset.source.kaggle"
@@ -319,8 +308,7 @@ class KaggleOptions:
     kaggle_max_requests: int | None = _max_requests()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PreparedOptions:
+class PreparedOptions(OptionGroup):
     """Make a dataset of smaller images or of another format.
 
     Its classes, order and validation images stay.
@@ -333,8 +321,7 @@ class PreparedOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class CacheOptions:
+class CacheOptions(OptionGroup):
     """The volume where imagenet-fetch stores the files of a server or a bucket."""
 
     cache: Path | None = option(
@@ -376,8 +363,7 @@ _PATTERN = "a pattern of their paths in the source, such as '{}/**'; may be repe
 _LIST = "a file in the source, each line the end of an image's path"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LayoutOptions:
+class LayoutOptions(OptionGroup):
     """By default, each of these is found by the whole listing."""
 
     layout: str | None = option(

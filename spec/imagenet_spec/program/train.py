@@ -10,17 +10,12 @@ example does not have are named `dataset`, `dataset-*`, `cache*`, `output`, `che
 `distribution-strategy`, `max-batches`, `early-stopping-*`, `join-timeout` and `termination-grace`.
 """
 
-# Options are dataclass fields by a helper of ours, which ruff does not know as one.
-# ruff: noqa: RUF009
-
-import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args, get_type_hints
 
 from imagenet_spec.names import IMAGENET_OUTPUT, TRAIN_PROGRAM
 from imagenet_spec.program import kinds
-from imagenet_spec.program.option import Option, Program, option, options_of
+from imagenet_spec.program.option import Option, OptionGroup, Program, option
 from imagenet_spec.program.presets import PRESETS
 
 IMAGENET_DECAY = kinds.StepDecay((30, 60))
@@ -61,8 +56,7 @@ WITHOUT_VALIDATION = ("benchmark", "test_io", "max_batches")
 INITIALIZERS = ("default", "xavier", "msra", "orthogonal", "normal", "uniform", "one", "zero")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PresetOptions:
+class PresetOptions(OptionGroup):
     """Defaults that go together; an explicit option wins over them."""
 
     preset: str = option(
@@ -75,8 +69,7 @@ class PresetOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelOptions:
+class ModelOptions(OptionGroup):
     """What is trained."""
 
     network: str = option(
@@ -162,8 +155,7 @@ class ModelOptions:
     top_k: int = option(0, "also log the top-k accuracy for this k; 0 is off", kinds.count)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class OptimizerOptions:
+class OptimizerOptions(OptionGroup):
     """How weights move."""
 
     optimizer: str = option(
@@ -277,8 +269,7 @@ class OptimizerOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DataOptions:
+class DataOptions(OptionGroup):
     """What it is trained on."""
 
     dataset: Path | None = option(
@@ -390,8 +381,7 @@ class DataOptions:
     )
 
 
-@dataclass(frozen=True, repr=False)
-class AugmentationOptions:
+class AugmentationOptions(OptionGroup):
     """How training images are varied: as in MXNet's ImageRecordIter, and what came after it."""
 
     FIELD: ClassVar[str] = "training.augmentation"
@@ -438,8 +428,7 @@ EVERY_SECONDS = 600.0
 STALLS_PER_INTERVAL = 200
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class OutputOptions:
+class OutputOptions(OptionGroup):
     """What remains, and from where to go on."""
 
     output: Path = option(
@@ -511,8 +500,7 @@ class OutputOptions:
     monitor: int = option(0, "log statistics of weights every N batches; 0 is off", kinds.count)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ClusterOptions:
+class ClusterOptions(OptionGroup):
     """How workers come and stay together."""
 
     # The frameworks that are registered decide what the first three may be.
@@ -551,19 +539,18 @@ class ClusterOptions:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Options:
+class Options(NamedTuple):
     """The whole command line of a worker, in its groups."""
 
-    model: ModelOptions = dataclasses.field(default_factory=ModelOptions)
-    optimizer: OptimizerOptions = dataclasses.field(default_factory=OptimizerOptions)
-    data: DataOptions = dataclasses.field(default_factory=DataOptions)
-    augmentation: AugmentationOptions = dataclasses.field(default_factory=AugmentationOptions)
-    output: OutputOptions = dataclasses.field(default_factory=OutputOptions)
-    cluster: ClusterOptions = dataclasses.field(default_factory=ClusterOptions)
+    model: ModelOptions = ModelOptions()
+    optimizer: OptimizerOptions = OptimizerOptions()
+    data: DataOptions = DataOptions()
+    augmentation: AugmentationOptions = AugmentationOptions()
+    output: OutputOptions = OutputOptions()
+    cluster: ClusterOptions = ClusterOptions()
 
 
-# Title (also the attribute's name) and dataclass of each group, in the order of `--help`.
+# By title, which is also the attribute's name, in the order of `--help`.
 GROUPS: dict[str, Any] = get_type_hints(Options)
 
 TRAIN: Final = Program(TRAIN_PROGRAM, {"presets": PresetOptions, **GROUPS})
@@ -573,8 +560,4 @@ OPTIONS: tuple[Option, ...] = TRAIN.options
 
 def values_of(options: Options) -> dict[str, Any]:
     """Return the values of the options by name."""
-    return {
-        item.name: getattr(getattr(options, title), item.name)
-        for title, group in GROUPS.items()
-        for item in options_of(group)
-    }
+    return {name: value for group in options for name, value in vars(group).items()}

@@ -255,8 +255,8 @@ class TrainingFigures(Model):
         Figure(
             SHARE,
             Combine.RATIO,
-            metrics.TRAIN_DATA_WAIT_SECONDS.sum,
-            per=metrics.TRAIN_STEP_SECONDS.sum,
+            metrics.TRAIN_DATA_WAIT_SECONDS.sum_series,
+            per=metrics.TRAIN_STEP_SECONDS.sum_series,
         ),
     ] = None
     """The fraction of the workers' time spent waiting for data, since the previous sample."""

@@ -1,6 +1,6 @@
 """What is written of options is what their parser reads."""
 
-from dataclasses import MISSING
+import pickle
 from typing import Any
 
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imagenet_spec.program import kinds
-from imagenet_spec.program.option import Option, Program, parser, written
+from imagenet_spec.program.option import MISSING, Option, Program, option, parser, written
 from imagenet_spec.program.programs import FETCH, INDEX, PACK, PROGRAMS
 from imagenet_spec.program.sources import ServedFile
 from imagenet_spec.program.train import OPTIONS, TRAIN
@@ -98,3 +98,38 @@ def test_index_and_pack_open_a_source_by_the_same_options() -> None:
 )
 def test_arguments(given: dict[str, Any], arguments: list[str]) -> None:
     assert list(written(OPTIONS, given)) == arguments
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"name": "x.tar"}, "ServedFile needs url"),
+        ({"name": "x.tar", "adress": "a", "link": ""}, "ServedFile has no adress, link"),
+    ],
+)
+def test_a_group_takes_its_options_alone(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        ServedFile(**given)
+
+
+def test_a_group_is_a_value() -> None:
+    file = ServedFile(name="x.tar", url="https://a/x")
+    with pytest.raises(AttributeError, match="ServedFile"):
+        file.url = "https://b/x"  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="ServedFile"):
+        del file.url
+    other = file.replace(url="https://b/x")
+    assert (other.name, other.url, file.url) == (file.name, "https://b/x", "https://a/x")
+    assert file == pickle.loads(pickle.dumps(file)) == other.replace(url=file.url) != other
+    assert {file: 1}[other.replace(url=file.url)] == 1
+
+
+def test_a_group_has_the_options_of_its_base() -> None:
+    class Signed(ServedFile):
+        signature: str = option("none", "of the file")
+
+    assert [item.name for item in Signed.options] == [
+        *(item.name for item in ServedFile.options),
+        "signature",
+    ]
+    assert Signed(name="x", url="u", signature="s") != Signed(name="x", url="u")

@@ -278,7 +278,7 @@ def test_the_options_open_dataset_and_cache(
     train(found.train, 1, 2, (0, 0))
     assert (tmp_path / "cache" / "rank-1" / "train").stat().st_size == found.train.fetched
     with pytest.raises(InputError, match=r"the cache needs .* KiB, 0.977 KiB are free"):
-        open_remote_dataset(replace(data, cache_size=1000), seed=0, rank=1, ranks=2)
+        open_remote_dataset(data.replace(cache_size=1000), seed=0, rank=1, ranks=2)
 
 
 @pytest.mark.parametrize(

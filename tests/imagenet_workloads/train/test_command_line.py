@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from imagenet_spec.program.kinds import PolynomialDecay, StepDecay
-from imagenet_spec.program.train import Options
+from imagenet_spec.program.train import values_of
 from imagenet_workloads.train.command_line import build_parser, parse
 
 # MXNet's example/image-classification: common/fit.py, common/data.py, train_imagenet.py.
@@ -81,18 +81,11 @@ CIFAR10_DEFAULTS = MXNET_DEFAULTS | {
 CROP = ["--random-resized-crop", "1"]
 
 
-def flat(options: Options) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for group in vars(options).values():
-        values |= vars(group)
-    return values
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"), [([], MXNET_DEFAULTS), (["--preset", "cifar10"], CIFAR10_DEFAULTS)]
 )
 def test_names_and_defaults_are_mxnets(arguments: list[str], expected: dict[str, Any]) -> None:
-    found = flat(parse(arguments, {}))
+    found = values_of(parse(arguments, {}))
     assert {name: found[name] for name in expected} == expected
 
 
@@ -120,7 +113,7 @@ def test_names_and_defaults_are_mxnets(arguments: list[str], expected: dict[str,
     ],
 )
 def test_values_are_read(arguments: list[str], name: str, value: object) -> None:
-    assert flat(parse(arguments, {}))[name] == value
+    assert values_of(parse(arguments, {}))[name] == value
 
 
 @pytest.mark.parametrize(

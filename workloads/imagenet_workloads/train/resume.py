@@ -4,13 +4,14 @@ Rank 0 decides and broadcasts, since another rank might see the volume different
 loads what is found there.
 """
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from imagenet_spec.program.kinds import Value
 from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint import (
     CheckpointStore,
@@ -122,7 +123,14 @@ def identify(options: Options, environment: Environment) -> Identity:
     """
     if environment.spec_hash:
         return Identity(environment.job_uid, environment.spec_hash)
-    shaping = dataclasses.asdict(options) | {"output": None}
+    shaping: dict[str, Any] = {
+        title: {
+            name: vars(value) if isinstance(value, Value) else value
+            for name, value in vars(group).items()
+        }
+        for title, group in options._asdict().items()
+    }
+    shaping["output"] = None
     speed = (("data", "data_nthreads"), ("data", "decoding"))
     for group, name in (("optimizer", "num_epochs"), *speed):
         del shaping[group][name]

@@ -20,7 +20,6 @@ from typing import Any
 from imagenet_spec import events
 from imagenet_spec.metrics import Phase, TimePhase
 from imagenet_spec.names import READABLE_LOG, VERSION
-from imagenet_spec.program.option import options_of
 from imagenet_spec.program.train import Options
 from imagenet_workloads.checkpoint import CheckpointStore, Identity, Position
 from imagenet_workloads.data.worker_data import Data, TrainingData, shortened
@@ -389,7 +388,7 @@ def _parameters(worker: Worker, group: Group) -> dict[str, str]:
         **vars(options.optimizer),
         **{
             item.name: value
-            for item in options_of(type(options.augmentation))
+            for item in options.augmentation.options
             if (value := getattr(options.augmentation, item.name)) != item.default
         },
         "batch_size": options.optimizer.batch_size * group.workers,

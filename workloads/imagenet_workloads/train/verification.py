@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, zip_longest
 from pathlib import Path
@@ -134,7 +134,7 @@ def members(
 
     InputError: the training has other bits each time; the message names the file of its launch.
     """
-    certain = replace(options, cluster=replace(options.cluster, deterministic=True))
+    certain = options._replace(cluster=options.cluster.replace(deterministic=True))
     if problem := description.contradiction(certain):
         raise InputError(
             f"{path}: this training has other bits each time; imagenet-train refuses "
