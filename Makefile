@@ -205,7 +205,7 @@ test: $(INSTALLED) $(HELM) ## Run every test that needs no cluster
 	$(BIN)/pytest $(PYTEST_OPTIONS) $(SOME_COSTLY) -m 'not libturbojpeg' tests
 
 test-planes: $(INSTALLED) ## Run the tests of the codec that needs the system's libturbojpeg
-	$(BIN)/pytest $(PYTEST_OPTIONS) -m libturbojpeg tests/images tests/imagenet_workloads
+	$(BIN)/pytest $(PYTEST_OPTIONS) -n 0 -m libturbojpeg tests/images tests/imagenet_workloads
 
 test-one: $(INSTALLED) ## Run the tests of a file or folder, or one test: make test-one T=tests/images
 	@test -n "$(T)" || { echo "no test is named; type: make test-one T=PATH"; exit 1; }
