@@ -157,8 +157,8 @@ def camel_case(name: str) -> str:
 def nearest(name: str, known: Iterable[str], likeness: float = 0.7) -> str | None:
     """Return the known name that an unknown one may mean, in any case, if one is so much alike.
 
-    0.7 decides, too: a field of a newer Kubernetes must not be taken for a misspelt one. For a mere
-    hint, 0.6 also finds two letters of three.
+    0.7 decides, too: a field of a newer Kubernetes must not be taken for a misspelt one. A mere
+    hint may be less sure: 0.65 also finds two letters of three.
     """
     # For the message of an error alone: all programs import this module.
     from difflib import get_close_matches

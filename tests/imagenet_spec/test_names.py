@@ -4,7 +4,7 @@ import pytest
 
 from imagenet_spec.names import nearest
 
-COMMANDS = ("demo", "run", "status")
+COMMANDS = ("demo", "run", "status", "tracking")
 
 
 @pytest.mark.parametrize(
@@ -15,8 +15,8 @@ COMMANDS = ("demo", "run", "status")
         # A field of Kubernetes is not another one's misspelling.
         ("azureDisk", ("azureFile",), 0.7, None),
         ("hostnameOverride", ("hostname", "hostPID"), 0.7, None),
-        ("rnu", COMMANDS, 0.6, "run"),
-        ("train", COMMANDS, 0.6, None),
+        ("rnu", COMMANDS, 0.65, "run"),
+        ("trian", COMMANDS, 0.65, None),
         ("x", (), 0.6, None),
     ],
 )
