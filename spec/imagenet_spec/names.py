@@ -154,11 +154,14 @@ def camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+HINT: Final = 0.6
+"""How alike names are by difflib, for a message that lists or names the others, too."""
+
+
 def nearest(name: str, known: Iterable[str], likeness: float = 0.7) -> str | None:
     """Return the known name that an unknown one may mean, in any case, if one is so much alike.
 
-    0.7 decides, too: a field of a newer Kubernetes must not be taken for a misspelt one. A mere
-    hint may be less sure: 0.65 also finds two letters of three.
+    Where the guess decides, a field of a newer Kubernetes must not be taken for a misspelt one.
     """
     # For the message of an error alone: all programs import this module.
     from difflib import get_close_matches

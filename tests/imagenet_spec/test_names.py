@@ -2,7 +2,7 @@
 
 import pytest
 
-from imagenet_spec.names import nearest
+from imagenet_spec.names import HINT, nearest
 
 COMMANDS = ("demo", "run", "status", "tracking")
 
@@ -17,7 +17,8 @@ COMMANDS = ("demo", "run", "status", "tracking")
         ("hostnameOverride", ("hostname", "hostPID"), 0.7, None),
         ("rnu", COMMANDS, 0.65, "run"),
         ("trian", COMMANDS, 0.65, None),
-        ("x", (), 0.6, None),
+        ("rms", ("adam", "rmsprop"), HINT, "rmsprop"),
+        ("x", (), HINT, None),
     ],
 )
 def test_a_name_that_is_alike_is_meant(

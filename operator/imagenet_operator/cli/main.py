@@ -173,6 +173,7 @@ def _run(
     typed = given[0] if given else ""
     parser = build(typed)
     is_unknown = typed not in commands and not typed.startswith("-")
+    # Two letters of three are alike, as in rnu, and tracking is not meant by trian.
     if is_unknown and (meant := nearest(typed, commands, likeness=0.65)):
         parser.error(f"unknown command {typed!r}; did you mean {meant}?")
     parsed = parser.parse_args(given)

@@ -14,7 +14,7 @@ from typing import Any
 from imagenet_spec import rules
 from imagenet_spec.errors import Problem
 from imagenet_spec.frameworks import FRAMEWORKS
-from imagenet_spec.names import nearest
+from imagenet_spec.names import HINT, nearest
 from imagenet_spec.program.presets import IMAGENET_AUGMENTATION, PRESETS
 from imagenet_spec.program.train import OPTIONS
 from imagenet_spec.resource import capabilities
@@ -127,7 +127,7 @@ def _parsed(texts: tuple[str, ...]) -> tuple[list[_Finding], list[_Finding], dic
         if option not in _OPTIONS:
             # Another rule refuses those that the operator sets.
             if option not in OPERATOR_OPTIONS:
-                meant = nearest(option, _OPTIONS, likeness=0.6)
+                meant = nearest(option, _OPTIONS, HINT)
                 hint = f"write {meant}" if meant else "see imagenet-train --help"
                 unknown.append((f"imagenet-train has no {option}", hint))
             # Whatever follows may be its value.

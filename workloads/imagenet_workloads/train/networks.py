@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from imagenet_spec.names import nearest
+from imagenet_spec.names import HINT, nearest
 from imagenet_spec.program.train import SMALL_IMAGE, ModelOptions
 from imagenet_workloads.errors import InputError
 
@@ -100,7 +100,7 @@ def require_optimizer(framework: str, name: str, known: Collection[str]) -> None
     """Raise InputError if a framework does not know an optimizer's name."""
     if name.lower() in known:
         return
-    meant = nearest(name, known, likeness=0.6)
+    meant = nearest(name, known, HINT)
     hint = f"did you mean {meant}? " if meant else ""
     raise InputError(
         f"--optimizer (optimizer.name): {framework} has no {name!r} here; {hint}write one of "

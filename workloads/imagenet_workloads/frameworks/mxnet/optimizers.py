@@ -12,7 +12,7 @@ from typing import Any
 
 import mxnet as mx
 
-from imagenet_spec.names import nearest
+from imagenet_spec.names import HINT, nearest
 from imagenet_spec.program.train import OptimizerOptions
 from imagenet_workloads.errors import InputError
 from imagenet_workloads.frameworks.mxnet.replicas import Replicas
@@ -52,7 +52,7 @@ def create(
     """
     name, known = options.optimizer.lower(), known_names()
     if name not in known:
-        meant = nearest(name, known, likeness=0.6)
+        meant = nearest(name, known, HINT)
         hint = f"did you mean {meant}? Known" if meant else "write one of"
         raise InputError(
             f"--optimizer (optimizer.name): {options.optimizer!r} is unknown; {hint}: "
